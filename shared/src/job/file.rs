@@ -1,0 +1,106 @@
+//! `jobs.toml`: a model, engine settings and a list of jobs.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::JobSpec;
+
+/// A file of jobs that share one backbone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobFile {
+    /// Model folder, GGUF file, or the name of a model fetched by `spotmux model pull`.
+    pub model: String,
+    /// Folder of the results, one folder a job; relative to the file.
+    #[serde(default = "default_output")]
+    pub output: String,
+    /// Settings of the engine.
+    #[serde(default)]
+    pub engine: EngineSpec,
+    /// The jobs.
+    #[serde(rename = "job")]
+    pub jobs: Vec<JobSpec>,
+}
+
+fn default_output() -> String {
+    "adapters".into()
+}
+
+/// How backbone weights are held in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackboneFormat {
+    /// As the file has them (f32, bf16, Q4_0, Q4_1, Q8_0), mapped from it.
+    #[default]
+    AsShipped,
+    /// Expanded to f32.
+    F32,
+    /// Rounded to bf16.
+    Bf16,
+}
+
+/// Settings of the engine; none of them changes a result, except `backbone`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EngineSpec {
+    /// Compute threads; absent: one per available core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    /// Most tokens one fused pass carries; more cost memory and gain little.
+    pub tokens_per_pass: usize,
+    /// How backbone weights are held.
+    pub backbone: BackboneFormat,
+}
+
+impl Default for EngineSpec {
+    fn default() -> Self {
+        Self {
+            threads: None,
+            tokens_per_pass: 512,
+            backbone: BackboneFormat::AsShipped,
+        }
+    }
+}
+
+/// Tells why a text is not a file of jobs.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum JobFileError {
+    /// Not TOML, or not the expected keys; the message has line and column.
+    #[error("{0}")]
+    Syntax(String),
+    /// No job at all.
+    #[error("the file lists no job: add a [[job]] table")]
+    Empty,
+    /// The same name twice.
+    #[error("job name {name:?} appears twice: names are folders of results and must be unique")]
+    Duplicate {
+        /// The name.
+        name: String,
+    },
+}
+
+impl JobFile {
+    /// Reads a file of jobs from its text.
+    ///
+    /// # Errors
+    /// [`JobFileError`] with line and column, an empty list, or a repeated name.
+    pub fn parse(text: &str) -> Result<Self, JobFileError> {
+        let file: Self =
+            toml::from_str(text).map_err(|error| JobFileError::Syntax(error.to_string()))?;
+        if file.jobs.is_empty() {
+            return Err(JobFileError::Empty);
+        }
+        let mut seen = BTreeSet::new();
+        for job in &file.jobs {
+            // Folders are compared as some file systems do, without case.
+            if !seen.insert(job.name.as_str().to_ascii_lowercase()) {
+                return Err(JobFileError::Duplicate {
+                    name: job.name.to_string(),
+                });
+            }
+        }
+        Ok(file)
+    }
+}
