@@ -1,5 +1,7 @@
 //! The sizes of a backbone, and the sites in it where an adapter may attach.
 
+pub mod config;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,22 @@ pub enum Family {
     Qwen2,
     /// Qwen3: per-head norms on q and k.
     Qwen3,
+}
+
+impl Family {
+    /// All four.
+    pub const ALL: [Self; 4] = [Self::Llama, Self::Mistral, Self::Qwen2, Self::Qwen3];
+
+    /// The `model_type` of `config.json`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Llama => "llama",
+            Self::Mistral => "mistral",
+            Self::Qwen2 => "qwen2",
+            Self::Qwen3 => "qwen3",
+        }
+    }
 }
 
 /// How positions become rotation frequencies.
