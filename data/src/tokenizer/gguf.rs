@@ -1,5 +1,17 @@
 //! A tokenizer as a GGUF file carries it: vocabulary, token kinds, merges, and the names of its rules.
 
+use std::collections::HashMap;
+
+use tokenizers::models::bpe::{BPE, Vocab};
+use tokenizers::normalizers::NFC;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::digits::Digits;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::{AddedToken, PreTokenizerWrapper, SplitDelimiterBehavior};
+
+use super::{SpecialIds, Tokenizer, TokenizerError};
+
 /// The `tokenizer.*` metadata of a GGUF file; the model loader fills it, the tokenizer is built from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GgufTokenizer {
@@ -25,4 +37,171 @@ pub struct GgufTokenizer {
     pub add_bos: bool,
     /// `tokenizer.chat_template`.
     pub chat_template: Option<String>,
+}
+
+/// How a vocabulary expects text to be cut before merging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// GPT-2's pattern.
+    Gpt2,
+    /// Every numeric character alone, then GPT-2's pattern.
+    SmolLm,
+    /// Runs of up to three digits; a word may carry one leading mark.
+    Llama3,
+    /// As Llama 3 with single digits, on composed characters.
+    Qwen2,
+}
+
+const CUTS: [(&str, Cut); 7] = [
+    ("smollm", Cut::SmolLm),
+    ("gpt-2", Cut::Gpt2),
+    ("gpt2", Cut::Gpt2),
+    ("llama-bpe", Cut::Llama3),
+    ("llama3", Cut::Llama3),
+    ("llama-v3", Cut::Llama3),
+    ("qwen2", Cut::Qwen2),
+];
+
+const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// Kinds of token in `tokenizer.ggml.token_type`.
+const CONTROL: i32 = 3;
+const USER_DEFINED: i32 = 4;
+
+pub(super) fn build(parts: &GgufTokenizer) -> Result<Tokenizer, TokenizerError> {
+    if parts.model != "gpt2" {
+        return Err(TokenizerError::Model {
+            model: parts.model.clone(),
+        });
+    }
+    let Some((_, cut)) = CUTS.iter().find(|(name, _)| *name == parts.pre) else {
+        return Err(TokenizerError::PreTokenizer {
+            pre: parts.pre.clone(),
+            supported: CUTS.map(|(name, _)| name).join(", "),
+        });
+    };
+    let model = BPE::builder()
+        .vocab_and_merges::<Vocab>(vocabulary(parts)?.into_iter().collect(), merges(parts)?)
+        .ignore_merges(*cut == Cut::Llama3)
+        .build()
+        .map_err(|error| inconsistent(error.to_string()))?;
+    let mut inner = tokenizers::Tokenizer::new(model);
+    if *cut == Cut::Qwen2 {
+        inner
+            .with_normalizer(Some(NFC))
+            .map_err(|error| inconsistent(error.to_string()))?;
+    }
+    inner
+        .with_pre_tokenizer(Some(pre_tokenizer(*cut)?))
+        .with_decoder(Some(ByteLevel::new(false, false, false)));
+    inner
+        .add_special_tokens(added(parts, CONTROL))
+        .and_then(|_| inner.add_tokens(added(parts, USER_DEFINED)))
+        .map_err(|error| inconsistent(error.to_string()))?;
+    Ok(Tokenizer::assemble(
+        inner,
+        special_ids(parts)?,
+        parts.tokens.len(),
+        parts.chat_template.clone(),
+    ))
+}
+
+fn vocabulary(parts: &GgufTokenizer) -> Result<HashMap<String, u32>, TokenizerError> {
+    let count = parts.tokens.len();
+    if !parts.token_types.is_empty() && parts.token_types.len() != count {
+        return Err(inconsistent(format!(
+            "{count} tokens but {} token types",
+            parts.token_types.len()
+        )));
+    }
+    let mut vocab = HashMap::with_capacity(count);
+    for (id, token) in (0u32..).zip(&parts.tokens) {
+        if let Some(before) = vocab.insert(token.clone(), id) {
+            return Err(inconsistent(format!(
+                "ids {before} and {id} are both `{token}`"
+            )));
+        }
+    }
+    Ok(vocab)
+}
+
+fn merges(parts: &GgufTokenizer) -> Result<Vec<(String, String)>, TokenizerError> {
+    let known: std::collections::BTreeSet<&str> = parts.tokens.iter().map(String::as_str).collect();
+    let pair = |merge: &String| -> Option<(String, String)> {
+        let (left, right) = merge.split_once(' ')?;
+        known
+            .contains(format!("{left}{right}").as_str())
+            .then(|| (left.to_owned(), right.to_owned()))
+    };
+    let read = |merge| {
+        pair(merge).ok_or_else(|| {
+            inconsistent(format!(
+                "merge `{merge}` is not a pair of tokens that leads to a token"
+            ))
+        })
+    };
+    parts.merges.iter().map(read).collect()
+}
+
+fn pre_tokenizer(cut: Cut) -> Result<PreTokenizerWrapper, TokenizerError> {
+    let gpt2 = || PreTokenizerWrapper::ByteLevel(ByteLevel::new(false, true, true));
+    let steps = match cut {
+        Cut::Gpt2 => return Ok(gpt2()),
+        Cut::SmolLm => vec![PreTokenizerWrapper::Digits(Digits::new(true)), gpt2()],
+        Cut::Llama3 => pattern(LLAMA3)?,
+        Cut::Qwen2 => pattern(QWEN2)?,
+    };
+    Ok(PreTokenizerWrapper::Sequence(Sequence::new(steps)))
+}
+
+fn pattern(regex: &str) -> Result<Vec<PreTokenizerWrapper>, TokenizerError> {
+    let split = Split::new(
+        SplitPattern::Regex(regex.to_owned()),
+        SplitDelimiterBehavior::Isolated,
+        false,
+    )
+    .map_err(|error| inconsistent(error.to_string()))?;
+    Ok(vec![
+        PreTokenizerWrapper::Split(split),
+        PreTokenizerWrapper::ByteLevel(ByteLevel::new(false, true, false)),
+    ])
+}
+
+fn added(parts: &GgufTokenizer, kind: i32) -> Vec<AddedToken> {
+    parts
+        .tokens
+        .iter()
+        .zip(&parts.token_types)
+        .filter(|(token, of)| **of == kind && !token.is_empty())
+        .map(|(token, _)| AddedToken::from(token.clone(), kind == CONTROL).normalized(false))
+        .collect()
+}
+
+fn special_ids(parts: &GgufTokenizer) -> Result<SpecialIds, TokenizerError> {
+    let count = parts.tokens.len();
+    let roles = [
+        ("bos", parts.bos),
+        ("eos", parts.eos),
+        ("unknown", parts.unk),
+        ("padding", parts.pad),
+    ];
+    for (role, id) in roles {
+        if let Some(id) = id.filter(|&id| id as usize >= count) {
+            return Err(inconsistent(format!(
+                "the {role} token is id {id}, but there are {count} tokens"
+            )));
+        }
+    }
+    Ok(SpecialIds {
+        bos: parts.bos,
+        eos: parts.eos,
+        unk: parts.unk,
+        pad: parts.pad,
+        add_bos: parts.add_bos,
+    })
+}
+
+fn inconsistent(reason: String) -> TokenizerError {
+    TokenizerError::Vocabulary { reason }
 }

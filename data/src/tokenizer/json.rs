@@ -1,0 +1,145 @@
+//! Reading `tokenizer.json` and `tokenizer_config.json`.
+
+use std::str::FromStr;
+
+use serde_json::Value;
+use tokenizers::ModelWrapper;
+
+use super::{SpecialIds, Tokenizer, TokenizerError};
+
+const TOKENIZER: &str = "tokenizer.json";
+const CONFIG: &str = "tokenizer_config.json";
+
+pub(super) fn build(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, TokenizerError> {
+    let text = std::str::from_utf8(tokenizer).map_err(|error| not_readable(TOKENIZER, &error))?;
+    check_model(&serde_json::from_str(text).map_err(|error| not_readable(TOKENIZER, &error))?)?;
+    let inner =
+        tokenizers::Tokenizer::from_str(text).map_err(|error| not_readable(TOKENIZER, &error))?;
+    refuse_dropout(&inner)?;
+    let config: Value = match config {
+        Some(bytes) => {
+            serde_json::from_slice(bytes).map_err(|error| not_readable(CONFIG, &error))?
+        }
+        None => Value::Null,
+    };
+    let special = special_ids(&inner, &config)?;
+    let vocab_size = inner
+        .get_vocab(true)
+        .into_values()
+        .max()
+        .map_or(0, |largest| largest as usize + 1);
+    Ok(Tokenizer::assemble(
+        inner,
+        special,
+        vocab_size,
+        chat_template(&config),
+    ))
+}
+
+/// Refuses what the library would panic on or read another way: other models, and merges to no token.
+fn check_model(file: &Value) -> Result<(), TokenizerError> {
+    let model = &file["model"];
+    let kind = model["type"].as_str().unwrap_or("BPE");
+    let Some(vocab) = model["vocab"].as_object().filter(|_| kind == "BPE") else {
+        return Err(TokenizerError::Model {
+            model: kind.to_owned(),
+        });
+    };
+    let prefix = model["continuing_subword_prefix"].as_str().unwrap_or("");
+    for merge in model["merges"].as_array().into_iter().flatten() {
+        let pair = match merge {
+            Value::String(pair) => pair.split_once(' '),
+            Value::Array(pair) => pair
+                .first()
+                .and_then(Value::as_str)
+                .zip(pair.get(1).and_then(Value::as_str)),
+            _ => None,
+        };
+        let Some((left, right)) = pair else {
+            return Err(inconsistent(format!(
+                "merge {merge} is not a pair of tokens"
+            )));
+        };
+        let merged = right
+            .strip_prefix(prefix)
+            .map(|right| format!("{left}{right}"));
+        if !merged.is_some_and(|merged| vocab.contains_key(&merged)) {
+            return Err(inconsistent(format!(
+                "merge `{left}` + `{right}` leads to no token of the vocabulary"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn refuse_dropout(inner: &tokenizers::Tokenizer) -> Result<(), TokenizerError> {
+    match inner.get_model() {
+        ModelWrapper::BPE(model) if model.dropout.is_none_or(|share| share == 0.0) => Ok(()),
+        ModelWrapper::BPE(_) => Err(inconsistent(
+            "BPE dropout makes tokens random; set `dropout` to null".to_owned(),
+        )),
+        _ => Err(TokenizerError::Model {
+            model: "not BPE".to_owned(),
+        }),
+    }
+}
+
+fn special_ids(
+    inner: &tokenizers::Tokenizer,
+    config: &Value,
+) -> Result<SpecialIds, TokenizerError> {
+    let find = |key: &str| -> Result<Option<u32>, TokenizerError> {
+        let entry = &config[key];
+        let Some(token) = entry.as_str().or_else(|| entry["content"].as_str()) else {
+            return Ok(None);
+        };
+        match inner.token_to_id(token) {
+            Some(id) => Ok(Some(id)),
+            None => Err(inconsistent(format!(
+                "{CONFIG} names {key} `{token}`, which {TOKENIZER} does not hold"
+            ))),
+        }
+    };
+    let bos = find("bos_token")?;
+    let add_bos = match config["add_bos_token"].as_bool() {
+        Some(said) => said,
+        None => bos.is_some() && first_added(inner) == bos,
+    };
+    Ok(SpecialIds {
+        bos,
+        eos: find("eos_token")?,
+        unk: find("unk_token")?,
+        pad: find("pad_token")?,
+        add_bos,
+    })
+}
+
+/// The token that the file's own post-processing would put in front of a text.
+fn first_added(inner: &tokenizers::Tokenizer) -> Option<u32> {
+    let encoding = inner.encode_fast("", true).ok()?;
+    encoding.get_ids().first().copied()
+}
+
+/// The template of the config: a string, or the one called `default` of a list of named ones.
+fn chat_template(config: &Value) -> Option<String> {
+    let entry = &config["chat_template"];
+    if let Some(text) = entry.as_str() {
+        return Some(text.to_owned());
+    }
+    let named = |name: &str| {
+        let found = entry.as_array()?.iter().find(|t| t["name"] == *name)?;
+        found["template"].as_str().map(str::to_owned)
+    };
+    named("default")
+}
+
+fn not_readable(file: &'static str, error: &dyn std::fmt::Display) -> TokenizerError {
+    TokenizerError::Json {
+        file,
+        reason: error.to_string(),
+    }
+}
+
+fn inconsistent(reason: String) -> TokenizerError {
+    TokenizerError::Vocabulary { reason }
+}
