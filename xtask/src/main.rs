@@ -1,2 +1,107 @@
-//! xtask
-fn main() {}
+//! `cargo xtask`: the gate from the command line.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Parser, Subcommand};
+use xtask::finding::{Finding, failures};
+use xtask::gate::{self, Options};
+use xtask::{layers, sizes, source};
+
+/// Checks the repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", version)]
+struct Arguments {
+    /// Another workspace to check [default: the one xtask was built in]
+    #[arg(long, global = true, value_name = "DIR")]
+    root: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run every check and list what failed
+    Validate(Validate),
+    /// Check floors, purity, rings, unsafe code and file names
+    Layers,
+    /// List files that outgrow the house style
+    Sizes,
+}
+
+#[derive(Args)]
+struct Validate {
+    /// Only the quick steps, for the inner loop
+    #[arg(long)]
+    fast: bool,
+    /// Only these steps
+    #[arg(long, value_name = "STEP", value_delimiter = ',')]
+    only: Vec<String>,
+    /// All but these steps
+    #[arg(long, value_name = "STEP", value_delimiter = ',')]
+    skip: Vec<String>,
+    /// Fail when a tool is not installed
+    #[arg(long)]
+    require_tools: bool,
+    /// Name the steps and stop
+    #[arg(long)]
+    list: bool,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<()> {
+    let root = match arguments.root {
+        Some(root) => root,
+        None => built_in()?,
+    };
+    match arguments.command {
+        Command::Validate(chosen) => validate(&root, chosen),
+        Command::Layers => report(&layers::check(&source::read(&root)?)),
+        Command::Sizes => report(&sizes::check(&source::read(&root)?)),
+    }
+}
+
+fn validate(root: &Path, chosen: Validate) -> Result<()> {
+    if chosen.list {
+        for step in gate::STEPS {
+            let fast = if step.fast { "fast" } else { "" };
+            println!("{:<12} {fast:<5} {}", step.name, step.about);
+        }
+        return Ok(());
+    }
+    let options = Options {
+        fast: chosen.fast,
+        only: chosen.only,
+        skip: chosen.skip,
+        require_tools: chosen.require_tools,
+    };
+    gate::validate(root, &options)
+}
+
+fn report(findings: &[Finding]) -> Result<()> {
+    for finding in findings {
+        println!("{finding}");
+    }
+    match failures(findings).len() {
+        0 => Ok(()),
+        count => bail!("{count} places break a rule"),
+    }
+}
+
+/// The workspace around this crate.
+fn built_in() -> Result<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = folder.parent().context("xtask lies in no folder")?;
+    Ok(root.to_owned())
+}

@@ -1,0 +1,228 @@
+//! The rules as data: which crate may import which, which folders are pure, where `unsafe` may stand.
+
+/// One crate of the workspace and what it may import.
+#[derive(Debug)]
+pub struct Floor {
+    /// Folder from the root.
+    pub folder: &'static str,
+    /// Floor number; arrows only go down.
+    pub number: u8,
+    /// Packages of the workspace that it may import.
+    pub imports: &'static [&'static str],
+    /// Foreign packages that its code must not know; its tests may.
+    pub refuses: &'static [&'static str],
+}
+
+/// What no crate below the top needs: errors without a type.
+const UNTYPED: &str = "anyhow";
+
+/// The floors of the house. A crate that is missing here fails the check.
+pub const FLOORS: &[Floor] = &[
+    Floor {
+        folder: "shared",
+        number: 1,
+        imports: &[],
+        refuses: &[
+            UNTYPED,
+            "candle-core",
+            "candle-nn",
+            "gemm",
+            "half",
+            "memmap2",
+            "rayon",
+            "safetensors",
+            "tokenizers",
+        ],
+    },
+    Floor {
+        folder: "kernels",
+        number: 1,
+        imports: &[],
+        refuses: &[
+            UNTYPED,
+            "actix",
+            "candle-core",
+            "candle-nn",
+            "memmap2",
+            "quinn",
+            "safetensors",
+            "serde",
+            "tokenizers",
+            "tokio",
+            "tracing",
+        ],
+    },
+    Floor {
+        folder: "data",
+        number: 2,
+        imports: &["shared"],
+        refuses: &[
+            UNTYPED,
+            "actix",
+            "candle-core",
+            "candle-nn",
+            "gemm",
+            "half",
+            "quinn",
+            "safetensors",
+            "tokio",
+        ],
+    },
+    Floor {
+        folder: "coordinator",
+        number: 3,
+        imports: &["shared", "data"],
+        refuses: &[UNTYPED, "candle-core", "candle-nn", "gemm", "safetensors"],
+    },
+    Floor {
+        folder: "gpu-actor",
+        number: 3,
+        imports: &["shared", "kernels", "data"],
+        refuses: &[UNTYPED, "candle-nn", "clap", "hf-hub", "indicatif"],
+    },
+    Floor {
+        folder: "market-actor",
+        number: 3,
+        imports: &["shared"],
+        refuses: &[UNTYPED, "candle-core", "candle-nn", "gemm", "safetensors"],
+    },
+    Floor {
+        folder: "simulator",
+        number: 4,
+        imports: &["shared", "coordinator", "gpu-actor", "market-actor"],
+        refuses: &[UNTYPED, "actix", "quinn", "tokio"],
+    },
+    Floor {
+        folder: "loadtest",
+        number: 4,
+        imports: &["shared"],
+        refuses: &["candle-core", "candle-nn"],
+    },
+    Floor {
+        folder: "cli",
+        number: 5,
+        imports: &[
+            "shared",
+            "kernels",
+            "data",
+            "coordinator",
+            "gpu-actor",
+            "market-actor",
+            "simulator",
+            "loadtest",
+        ],
+        refuses: &["candle-nn"],
+    },
+    Floor {
+        folder: "tests",
+        number: 5,
+        imports: &[
+            "shared",
+            "kernels",
+            "data",
+            "coordinator",
+            "gpu-actor",
+            "market-actor",
+            "simulator",
+            "loadtest",
+            "xtask",
+        ],
+        refuses: &[],
+    },
+    Floor {
+        folder: "xtask",
+        number: 5,
+        imports: &[],
+        refuses: &[],
+    },
+];
+
+/// Folders and files that are pure, tests in them excepted.
+pub const PURE: &[&str] = &[
+    "shared/src",
+    "kernels/src",
+    "data/src",
+    "gpu-actor/src/batch.rs",
+    "gpu-actor/src/peft",
+    "gpu-actor/src/stage",
+];
+
+/// Files and folders inside pure folders that are shell, each with the reason.
+pub const SHELL: &[(&str, &str)] = &[];
+
+/// Paths that pure code does not name, each with what to do instead.
+pub const IMPURE: &[(&str, &str)] = &[
+    (
+        "std::fs",
+        "take the bytes or a reader, and open the file in the shell",
+    ),
+    ("std::net", "take the message, and receive it in the shell"),
+    ("std::env", "take the setting as an argument"),
+    (
+        "std::time",
+        "take the time as an argument; std::time::Duration is fine",
+    ),
+    (
+        "std::process",
+        "return an error, and end the process in the shell",
+    ),
+    ("std::thread::sleep", "take an event"),
+    ("std::io::stdin", "take a reader"),
+    ("std::io::stdout", "take a writer or return the value"),
+    ("std::io::stderr", "take a writer or return the value"),
+    ("actix", "keep the actor thin and the step pure"),
+    ("config", "take the setting as an argument"),
+    ("hf_hub", "fetch in the shell"),
+    ("indicatif", "return progress as data"),
+    ("memmap2", "take the bytes, and map the file in the shell"),
+    ("quinn", "take the message, and receive it in the shell"),
+    ("rand", "take keyed randomness from shared::random"),
+    ("tempfile", "take the folder as an argument"),
+    ("tokio", "keep the step pure, and wait in the shell"),
+];
+
+/// Paths that a rule of [`IMPURE`] covers by its prefix but that are values only.
+pub const PURE_ALL_THE_SAME: &[&str] = &["std::time::Duration"];
+
+/// Macros that print or read the environment: shell only.
+pub const IMPURE_MACROS: &[&str] = &[
+    "print",
+    "println",
+    "eprint",
+    "eprintln",
+    "dbg",
+    "option_env",
+];
+
+/// Files and folders where `unsafe` may stand, each with the reason.
+pub const UNSAFE: &[(&str, &str)] = &[
+    (
+        "kernels/src/cpu/isa.rs",
+        "calls code built for an instruction set that was detected",
+    ),
+    ("kernels/src/cpu/micro.rs", "micro-kernels with intrinsics"),
+    ("kernels/src/cpu/micro", "micro-kernels with intrinsics"),
+    (
+        "kernels/src/cpu/expand.rs",
+        "transposes and dequantises with intrinsics",
+    ),
+    (
+        "kernels/src/cpu/disjoint.rs",
+        "hands out parts of a slice that do not overlap",
+    ),
+    ("gpu-actor/src/model/mapping.rs", "maps files into memory"),
+];
+
+/// Words that name no thing.
+pub const EMPTY_NAMES: &[&str] = &[
+    "common", "helper", "helpers", "manager", "misc", "util", "utils",
+];
+
+/// Whether `path` is `place` or lies in it.
+#[must_use]
+pub fn lies_in(path: &str, place: &str) -> bool {
+    path == place
+        || path
+            .strip_prefix(place)
+            .is_some_and(|rest| rest.starts_with('/'))
+}
