@@ -2,4 +2,8 @@
 //! training and sampling.
 #![forbid(unsafe_code)]
 
+mod escape;
+pub mod mask;
+pub mod message;
+pub mod template;
 pub mod tokenizer;

@@ -1,0 +1,345 @@
+//! Which tokens of a sample count in the loss.
+//!
+//! A conversation is rendered once as a whole and tokenised once. For each assistant turn that counts, two shorter
+//! renderings say where it lies in the text: up to the turn with the beginning of an answer, and up to and with the
+//! turn. Both must be beginnings of the whole text; a template that writes earlier turns another way (it strips
+//! thinking, say) is refused, unless its `{% generation %}` blocks mark the answers. The span ends after the special
+//! token that closes the turn. A token counts when it begins inside a span: one that begins before it stays with the
+//! prompt.
+
+use minijinja::value::Value;
+
+use crate::escape;
+use crate::message::{Message, Role};
+use crate::template::{Ask, Template, TemplateError, values};
+use crate::tokenizer::{Piece, Special, Tokenizer, TokenizerError};
+
+/// The label of a token that does not count in the loss.
+pub const NOT_TRAINED: i32 = -100;
+
+/// Why a sample cannot become labelled tokens.
+#[derive(Debug, thiserror::Error)]
+pub enum MaskError {
+    /// The template failed.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// The tokenizer failed.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// The rendering up to a turn is not how the whole conversation begins.
+    #[error(
+        "the chat template writes message {turn} another way when more follows, so its tokens cannot be told apart; \
+         set \"weight\": 0 on all but the last answer, split the conversation, or use a template with generation blocks"
+    )]
+    NotPrefix {
+        /// Index of the message.
+        turn: usize,
+    },
+    /// Generation blocks and assistant turns do not correspond.
+    #[error(
+        "the chat template marks {blocks} generation blocks for {turns} assistant messages; they must be as many"
+    )]
+    Blocks {
+        /// Number of blocks in the rendering.
+        blocks: usize,
+        /// Number of assistant messages.
+        turns: usize,
+    },
+}
+
+/// A sample as tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labelled {
+    /// Token ids.
+    pub ids: Vec<u32>,
+    /// For each token its own id, or [`NOT_TRAINED`]; not shifted.
+    pub labels: Vec<i32>,
+    /// Special tokens that the sample's own text spells, read by the encoder's [`Special`].
+    pub spelled: usize,
+    /// Whether the vocabulary lacks bytes of the text.
+    pub lossy: bool,
+}
+
+/// Turns samples into labelled tokens, and prompts into tokens, by the same steps.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoder<'a> {
+    /// The tokenizer.
+    pub tokenizer: &'a Tokenizer,
+    /// The chat template.
+    pub template: &'a Template,
+    /// How special tokens spelled in the samples' own text are read.
+    pub special: Special,
+    /// Whether prompts and user turns count in the loss too.
+    pub train_on_inputs: bool,
+}
+
+impl Encoder<'_> {
+    /// The tokens to continue for an answer to `messages`.
+    ///
+    /// # Errors
+    /// When template or tokenizer fail.
+    pub fn prompt(&self, messages: &[Message]) -> Result<Vec<u32>, MaskError> {
+        let text = Rendering::new(self, messages);
+        let ask = Ask {
+            generation_prompt: true,
+            marks: None,
+        };
+        let pieces = text.pieces(&self.template.render_values(&text.values, ask)?)?;
+        Ok(pieces.iter().map(|piece| piece.id).collect())
+    }
+
+    /// A conversation: assistant turns count, each with the token that closes it, unless their message says not.
+    ///
+    /// # Errors
+    /// When template or tokenizer fail, or the template does not let turns be told apart.
+    pub fn chat(&self, messages: &[Message]) -> Result<Labelled, MaskError> {
+        let text = Rendering::new(self, messages);
+        let whole = self.template.render_values(&text.values, Ask::default())?;
+        let pieces = text.pieces(&whole)?;
+        let chosen: Vec<usize> = (0..messages.len())
+            .filter(|&turn| messages[turn].role == Role::Assistant)
+            .filter(|&turn| messages[turn].trained != self.train_on_inputs)
+            .collect();
+        let spans = text.spans(&whole, messages, &chosen)?;
+        let mut labelled = Labelled {
+            spelled: text.spelled,
+            lossy: messages
+                .iter()
+                .any(|message| self.tokenizer.loses_text(&message.content)),
+            ..Labelled::default()
+        };
+        for piece in pieces {
+            let inside = spans.iter().any(|span| span.contains(&piece.start));
+            labelled.push(piece.id, inside != self.train_on_inputs);
+        }
+        Ok(labelled)
+    }
+
+    /// A prompt and its completion, no template: the completion counts, and the end token after it.
+    ///
+    /// The prompt's tokens are those it has alone, since that is what the completion will follow when sampling.
+    ///
+    /// # Errors
+    /// When the tokenizer fails.
+    pub fn pair(&self, prompt: &str, completion: &str) -> Result<Labelled, MaskError> {
+        let text = format!("{prompt}{completion}");
+        let before = self.tokenizer.encode(prompt, self.special)?;
+        let joined = self.tokenizer.pieces(&text, self.special)?;
+        let parts: Vec<(u32, bool)> = if joined
+            .iter()
+            .map(|p| p.id)
+            .take(before.len())
+            .eq(before.iter().copied())
+        {
+            joined
+                .iter()
+                .map(|p| p.id)
+                .zip((0..).map(|at| at >= before.len()))
+                .collect()
+        } else {
+            self.apart(&text, prompt.len(), &before, completion, &joined)?
+        };
+        self.raw(&text, parts)
+    }
+
+    /// Tokens of prompt and completion cut at the boundary, where the vocabulary would merge across it. A vocabulary
+    /// that cannot spell the completion alone without changing it keeps the merged token, with the prompt.
+    fn apart(
+        &self,
+        text: &str,
+        boundary: usize,
+        before: &[u32],
+        completion: &str,
+        joined: &[Piece],
+    ) -> Result<Vec<(u32, bool)>, MaskError> {
+        let after = self.tokenizer.encode(completion, self.special)?;
+        let both = [before, &after].concat();
+        if self.tokenizer.decode(&both, false)? == text {
+            return Ok(both
+                .into_iter()
+                .zip((0..).map(|at| at >= before.len()))
+                .collect());
+        }
+        Ok(joined
+            .iter()
+            .map(|piece| (piece.id, piece.start >= boundary))
+            .collect())
+    }
+
+    /// Plain text: every token counts, and the end token after it.
+    ///
+    /// # Errors
+    /// When the tokenizer fails.
+    pub fn text(&self, text: &str) -> Result<Labelled, MaskError> {
+        let ids = self.tokenizer.encode(text, self.special)?;
+        self.raw(text, ids.into_iter().map(|id| (id, true)).collect())
+    }
+
+    /// Puts the start token in front where the model wants it, and the end token after the text.
+    fn raw(&self, text: &str, parts: Vec<(u32, bool)>) -> Result<Labelled, MaskError> {
+        let mut labelled = Labelled {
+            spelled: self.tokenizer.special_spans(text).len(),
+            lossy: self.tokenizer.loses_text(text),
+            ..Labelled::default()
+        };
+        if let Some(bos) = self.tokenizer.raw_start(parts.first().map(|part| part.0)) {
+            labelled.push(bos, false);
+        }
+        let last = parts.last().map(|part| part.0);
+        for (id, trained) in parts {
+            labelled.push(id, trained || self.train_on_inputs);
+        }
+        if let Some(eos) = self.tokenizer.eos().filter(|&eos| last != Some(eos)) {
+            labelled.push(eos, true);
+        }
+        Ok(labelled)
+    }
+}
+
+impl Labelled {
+    fn push(&mut self, id: u32, trained: bool) {
+        let label = i32::try_from(id).expect("vocabularies have fewer than 2^31 tokens");
+        self.ids.push(id);
+        self.labels.push(if trained { label } else { NOT_TRAINED });
+    }
+}
+
+/// Messages on their way into text.
+struct Rendering<'a> {
+    encoder: &'a Encoder<'a>,
+    values: Vec<Value>,
+    hidden: Option<char>,
+    marks: (char, char),
+    spelled: usize,
+}
+
+impl<'a> Rendering<'a> {
+    fn new(encoder: &'a Encoder<'a>, messages: &[Message]) -> Self {
+        let source = encoder.template.source();
+        let mut texts = vec![source.as_str()];
+        for message in messages {
+            texts.push(&message.content);
+            texts.extend(message.name.as_deref());
+        }
+        let [hidden, open, close] = escape::unused_characters(&texts);
+        let escaped = match encoder.special {
+            Special::Plain => escape::escape(encoder.tokenizer, messages, hidden),
+            Special::Parse => None,
+        };
+        Self {
+            encoder,
+            values: values(
+                escaped
+                    .as_ref()
+                    .map_or(messages, |escaped| &escaped.messages),
+            ),
+            hidden: escaped.as_ref().map(|escaped| escaped.hidden),
+            marks: (open, close),
+            spelled: match &escaped {
+                Some(escaped) => escaped.count,
+                None => escape::count(encoder.tokenizer, messages),
+            },
+        }
+    }
+
+    fn pieces(&self, text: &str) -> Result<Vec<Piece>, TokenizerError> {
+        match self.hidden {
+            Some(hidden) => self.encoder.tokenizer.pieces_hiding(text, hidden),
+            None => self.encoder.tokenizer.pieces(text, Special::Parse),
+        }
+    }
+
+    /// Byte ranges of the chosen turns in the whole text.
+    fn spans(
+        &self,
+        whole: &str,
+        messages: &[Message],
+        chosen: &[usize],
+    ) -> Result<Vec<std::ops::Range<usize>>, MaskError> {
+        let by_prefix: Result<Vec<_>, MaskError> = chosen
+            .iter()
+            .map(|&turn| self.span_by_prefix(whole, turn))
+            .collect();
+        match by_prefix {
+            Err(MaskError::NotPrefix { .. }) if self.encoder.template.has_generation() => {
+                self.spans_by_blocks(messages, chosen)
+            }
+            other => other,
+        }
+    }
+
+    fn span_by_prefix(
+        &self,
+        whole: &str,
+        turn: usize,
+    ) -> Result<std::ops::Range<usize>, MaskError> {
+        let template = self.encoder.template;
+        let ask = Ask {
+            generation_prompt: true,
+            marks: None,
+        };
+        let before = template.render_values(&self.values[..turn], ask)?;
+        let end = if turn + 1 == self.values.len() {
+            whole.len()
+        } else {
+            let with = template.render_values(&self.values[..=turn], Ask::default())?;
+            if !whole.starts_with(&with) {
+                return Err(MaskError::NotPrefix { turn });
+            }
+            with.len()
+        };
+        if before.len() > end || !whole.starts_with(&before) {
+            return Err(MaskError::NotPrefix { turn });
+        }
+        Ok(before.len()..self.closed(whole, before.len(), end))
+    }
+
+    /// Ends the span after the special token that closes the turn, when only white space follows it.
+    fn closed(&self, whole: &str, start: usize, end: usize) -> usize {
+        let tail = &whole[start..end];
+        match self.encoder.tokenizer.special_spans(tail).last() {
+            Some(last) if tail[last.end..].trim().is_empty() => {
+                start + last.start + tail[last.clone()].trim_end().len()
+            }
+            _ => end,
+        }
+    }
+
+    fn spans_by_blocks(
+        &self,
+        messages: &[Message],
+        chosen: &[usize],
+    ) -> Result<Vec<std::ops::Range<usize>>, MaskError> {
+        let (open, close) = self.marks;
+        let ask = Ask {
+            generation_prompt: false,
+            marks: Some(self.marks),
+        };
+        let marked = self.encoder.template.render_values(&self.values, ask)?;
+        let (mut spans, mut at, mut start) = (Vec::new(), 0, 0);
+        for c in marked.chars() {
+            if c == open {
+                start = at;
+            } else if c == close {
+                spans.push(start..at);
+            } else {
+                at += c.len_utf8();
+            }
+        }
+        let turns: Vec<usize> = (0..messages.len())
+            .filter(|&turn| messages[turn].role == Role::Assistant)
+            .collect();
+        if spans.len() != turns.len() {
+            return Err(MaskError::Blocks {
+                blocks: spans.len(),
+                turns: turns.len(),
+            });
+        }
+        Ok(spans
+            .into_iter()
+            .zip(turns)
+            .filter(|(_, turn)| chosen.contains(turn))
+            .map(|(span, _)| span)
+            .collect())
+    }
+}
