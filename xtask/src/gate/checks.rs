@@ -9,7 +9,8 @@ use crate::source::{self, Workspace};
 use crate::{layers, sizes};
 
 /// Where the tools come from that Rust does not bring.
-const INSTALL: &str = "python3 -m pip install --require-hashes --no-deps -r .ci/tools.txt";
+const INSTALL: &str =
+    "install it with: python3 -m pip install --no-deps --require-hashes -r .ci/tools.txt";
 
 pub(super) fn format(root: &Path) -> Outcome {
     Tool::new("cargo", &["fmt", "--all", "--check"]).run(root)
@@ -42,14 +43,14 @@ fn report(findings: &[Finding]) -> Outcome {
 
 pub(super) fn typos(root: &Path) -> Outcome {
     if !Tool::new("typos", &["--version"]).works(root) {
-        return Outcome::Missing(format!("typos: {INSTALL}"));
+        return Outcome::Missing(INSTALL.into());
     }
     Tool::new("typos", &[]).run(root)
 }
 
 pub(super) fn deny(root: &Path) -> Outcome {
     if !has_deny(root) {
-        return Outcome::Missing(format!("cargo-deny: {INSTALL}"));
+        return Outcome::Missing(INSTALL.into());
     }
     let arguments = ["deny", "--locked", "check", "bans", "licenses", "sources"];
     match Tool::new("cargo", &arguments).quiet(root) {
@@ -63,7 +64,7 @@ pub(super) fn deny(root: &Path) -> Outcome {
 
 pub(super) fn advisories(root: &Path) -> Outcome {
     if !has_deny(root) {
-        return Outcome::Missing(format!("cargo-deny: {INSTALL}"));
+        return Outcome::Missing(INSTALL.into());
     }
     let arguments = ["deny", "--locked", "check", "advisories"];
     match Tool::new("cargo", &arguments).quiet(root) {
