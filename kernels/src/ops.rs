@@ -1,0 +1,4 @@
+//! Public entries of the operations: one file per operation, with its formula and shapes in the head.
+
+pub mod linear;
+pub mod thin;

@@ -1,0 +1,4 @@
+//! The slow, obvious version of each operation in `f64`: the oracle of the tests.
+
+pub mod linear;
+pub mod thin;

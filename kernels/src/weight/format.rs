@@ -1,0 +1,222 @@
+//! Storage formats of a weight, and how one block of each becomes numbers.
+//!
+//! Block formats are GGUF's. A block holds 32 neighbours along the input dimension:
+//! - `Q4_0`: `d` (f16), 16 bytes; element `i` is the low nibble of byte `i`, element `i + 16` its high nibble;
+//!   value `d * (q - 8)`
+//! - `Q4_1`: `d`, `m` (f16), 16 bytes as above; value `d * q + m`
+//! - `Q8_0`: `d` (f16), 32 signed bytes; value `d * q`
+//!
+//! `d * q` is exact in `f32` (11 bits times at most 8), so every way to compute these gives the same bits.
+
+use std::fmt;
+
+use half::{bf16, f16};
+
+/// Values in a block of a block format.
+pub const BLOCK: usize = 32;
+
+/// Says how the numbers of a weight are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// 32-bit floating point.
+    F32,
+    /// The upper half of a 32-bit floating point number.
+    Bf16,
+    /// IEEE half precision.
+    F16,
+    /// 4 bits and a scale for each 32 values.
+    Q4_0,
+    /// 4 bits, a scale and a minimum for each 32 values.
+    Q4_1,
+    /// 8 bits and a scale for each 32 values.
+    Q8_0,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Self; 6] = [
+        Self::F32,
+        Self::Bf16,
+        Self::F16,
+        Self::Q4_0,
+        Self::Q4_1,
+        Self::Q8_0,
+    ];
+
+    /// Returns how many values share a block: 1 or [`BLOCK`].
+    pub fn block_values(self) -> usize {
+        match self {
+            Self::F32 | Self::Bf16 | Self::F16 => 1,
+            Self::Q4_0 | Self::Q4_1 | Self::Q8_0 => BLOCK,
+        }
+    }
+
+    /// Returns the bytes of one block.
+    pub fn block_bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+            Self::Q4_0 => 18,
+            Self::Q4_1 => 20,
+            Self::Q8_0 => 34,
+        }
+    }
+
+    /// Returns the bytes of `values` neighbouring values, `None` when they are not whole blocks or too many to count.
+    pub fn bytes_of(self, values: usize) -> Option<usize> {
+        if !values.is_multiple_of(self.block_values()) {
+            return None;
+        }
+        (values / self.block_values()).checked_mul(self.block_bytes())
+    }
+
+    /// Turns the bytes of whole blocks into numbers.
+    ///
+    /// # Panics
+    /// When `bytes` is not the storage of exactly `out.len()` values.
+    pub fn decode(self, bytes: &[u8], out: &mut [f32]) {
+        assert_eq!(
+            Some(bytes.len()),
+            self.bytes_of(out.len()),
+            "{} bytes are not the storage of {} values in {self}",
+            bytes.len(),
+            out.len()
+        );
+        let blocks = bytes.chunks_exact(self.block_bytes());
+        let outs = out.chunks_exact_mut(self.block_values());
+        match self {
+            Self::F32 => {
+                for (out, bytes) in outs.zip(blocks) {
+                    out[0] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                }
+            }
+            Self::Bf16 => {
+                for (out, bytes) in outs.zip(blocks) {
+                    out[0] = bf16::from_le_bytes([bytes[0], bytes[1]]).to_f32();
+                }
+            }
+            Self::F16 => {
+                for (out, bytes) in outs.zip(blocks) {
+                    out[0] = half_at(bytes, 0);
+                }
+            }
+            Self::Q4_0 => outs
+                .zip(blocks)
+                .for_each(|(out, bytes)| decode_q4_0(bytes, out)),
+            Self::Q4_1 => outs
+                .zip(blocks)
+                .for_each(|(out, bytes)| decode_q4_1(bytes, out)),
+            Self::Q8_0 => outs
+                .zip(blocks)
+                .for_each(|(out, bytes)| decode_q8_0(bytes, out)),
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::F32 => "F32",
+            Self::Bf16 => "BF16",
+            Self::F16 => "F16",
+            Self::Q4_0 => "Q4_0",
+            Self::Q4_1 => "Q4_1",
+            Self::Q8_0 => "Q8_0",
+        })
+    }
+}
+
+/// Reads the half-precision number at byte `offset`.
+fn half_at(bytes: &[u8], offset: usize) -> f32 {
+    f16::from_le_bytes([bytes[offset], bytes[offset + 1]]).to_f32()
+}
+
+fn decode_q4_0(block: &[u8], out: &mut [f32]) {
+    let scale = half_at(block, 0);
+    for (i, byte) in block[2..].iter().enumerate() {
+        out[i] = scale * (f32::from(byte & 15) - 8.0);
+        out[i + 16] = scale * (f32::from(byte >> 4) - 8.0);
+    }
+}
+
+fn decode_q4_1(block: &[u8], out: &mut [f32]) {
+    let scale = half_at(block, 0);
+    let minimum = half_at(block, 2);
+    for (i, byte) in block[4..].iter().enumerate() {
+        out[i] = scale.mul_add(f32::from(byte & 15), minimum);
+        out[i + 16] = scale.mul_add(f32::from(byte >> 4), minimum);
+    }
+}
+
+fn decode_q8_0(block: &[u8], out: &mut [f32]) {
+    let scale = half_at(block, 0);
+    for (out, &byte) in out.iter_mut().zip(&block[2..]) {
+        *out = scale * f32::from(byte.cast_signed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn half(x: f32) -> [u8; 2] {
+        f16::from_f32(x).to_le_bytes()
+    }
+
+    /// Nibbles: element `i` is `i % 16`, element `i + 16` is `15 - i`.
+    fn nibbles() -> Vec<u8> {
+        (0..16u8).map(|i| i | ((15 - i) << 4)).collect()
+    }
+
+    #[test]
+    fn q4_0_block_by_hand() {
+        let block = [half(0.5).to_vec(), nibbles()].concat();
+        let mut out = [0.0; 32];
+        Format::Q4_0.decode(&block, &mut out);
+        for i in 0..16u8 {
+            assert_eq!(out[usize::from(i)], 0.5 * (f32::from(i) - 8.0));
+            assert_eq!(out[usize::from(i) + 16], 0.5 * (f32::from(15 - i) - 8.0));
+        }
+    }
+
+    #[test]
+    fn q4_1_block_by_hand() {
+        let block = [half(0.25).to_vec(), half(-1.5).to_vec(), nibbles()].concat();
+        let mut out = [0.0; 32];
+        Format::Q4_1.decode(&block, &mut out);
+        for i in 0..16u8 {
+            assert_eq!(out[usize::from(i)], 0.25 * f32::from(i) - 1.5);
+            assert_eq!(out[usize::from(i) + 16], 0.25 * f32::from(15 - i) - 1.5);
+        }
+    }
+
+    #[test]
+    fn q8_0_block_by_hand() {
+        let quants: Vec<i8> = (-16..16).map(|i| i * 8).collect();
+        let bytes: Vec<u8> = quants.iter().map(|q| q.cast_unsigned()).collect();
+        let block = [half(-2.0).to_vec(), bytes].concat();
+        let mut out = [0.0; 32];
+        Format::Q8_0.decode(&block, &mut out);
+        for (out, q) in out.iter().zip(quants) {
+            assert_eq!(*out, -2.0 * f32::from(q));
+        }
+    }
+
+    #[test]
+    fn half_formats_keep_their_numbers() {
+        let mut out = [0.0; 2];
+        let bytes = [half(1.5), half(-65504.0)].concat();
+        Format::F16.decode(&bytes, &mut out);
+        assert_eq!(out, [1.5, -65504.0]);
+        let bytes = [0x80, 0x3f, 0x80, 0xff];
+        Format::Bf16.decode(&bytes, &mut out);
+        assert_eq!(out, [1.0, f32::NEG_INFINITY]);
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_file_format() {
+        let sizes = Format::ALL.map(|format| format.bytes_of(64));
+        assert_eq!(sizes, [256, 128, 128, 36, 40, 68].map(Some));
+        assert_eq!(Format::Q4_0.bytes_of(33), None);
+    }
+}
