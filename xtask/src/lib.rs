@@ -13,6 +13,6 @@
 pub mod finding;
 pub mod gate;
 pub mod layers;
-//pub mod peer;
+pub mod peer;
 pub mod sizes;
 pub mod source;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use xtask::finding::{Finding, failures};
 use xtask::gate::{self, Options};
-use xtask::{layers, sizes, source};
+use xtask::{layers, peer, sizes, source};
 
 /// Checks the repository.
 #[derive(Parser)]
@@ -29,6 +29,8 @@ enum Command {
     Layers,
     /// List files that outgrow the house style
     Sizes,
+    /// Measure our training against separate processes of the PEFT library, in turns
+    BenchPeer(BenchPeer),
 }
 
 #[derive(Args)]
@@ -50,6 +52,28 @@ struct Validate {
     list: bool,
 }
 
+#[derive(Args)]
+struct BenchPeer {
+    /// Interpreter with torch, transformers and peft [default: python3]
+    #[arg(long, value_name = "FILE")]
+    python: Option<PathBuf>,
+    /// The spotmux binary [default: built with --release]
+    #[arg(long, value_name = "FILE")]
+    spotmux: Option<PathBuf>,
+    /// Model that both sides read: folder, GGUF file or pulled name
+    #[arg(long, default_value = "SmolLM2-135M-Instruct")]
+    model: String,
+    /// Compute threads of ours and of each of their processes
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Rounds; the median counts
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
 fn main() -> ExitCode {
     match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -69,6 +93,7 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Validate(chosen) => validate(&root, chosen),
         Command::Layers => report(&layers::check(&source::read(&root)?)),
         Command::Sizes => report(&sizes::check(&source::read(&root)?)),
+        Command::BenchPeer(chosen) => bench_peer(&root, chosen),
     }
 }
 
@@ -87,6 +112,23 @@ fn validate(root: &Path, chosen: Validate) -> Result<()> {
         require_tools: chosen.require_tools,
     };
     gate::validate(root, &options)
+}
+
+fn bench_peer(root: &Path, chosen: BenchPeer) -> Result<()> {
+    let options = peer::Options {
+        python: chosen.python,
+        spotmux: chosen.spotmux,
+        model: chosen.model,
+        threads: chosen.threads,
+        rounds: chosen.rounds,
+    };
+    let report = peer::run(root, &options)?;
+    if chosen.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{report}");
+    }
+    Ok(())
 }
 
 fn report(findings: &[Finding]) -> Result<()> {
