@@ -6,8 +6,8 @@
 //!   `anyhow` stay out of the crates that must not know them.
 //! - **pure**: pure folders name no clock, no environment, no file, no network, no process and do not print.
 //!   Their tests may.
-//! - **ring**: at each level of the module tree, siblings (a file together with its folder) do not import
-//!   each other in a ring. A parent and its own children may know each other. Tests do not count.
+//! - **ring**: files of a crate do not import each other in a ring. A parent and what lies below it may know
+//!   each other. Tests do not count.
 //! - **unsafe**: only in the files named for it, and every crate root says so to the compiler.
 //! - **name**: no file called utils, common, helpers, manager or misc.
 //! - **table**: the table itself names no file that is gone.

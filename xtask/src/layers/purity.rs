@@ -2,7 +2,7 @@
 
 use super::table::{IMPURE, IMPURE_MACROS, PURE, PURE_ALL_THE_SAME, SHELL, lies_in};
 use crate::finding::Finding;
-use crate::source::{Mention, MentionKind, Modules, Workspace};
+use crate::source::{Mention, MentionKind, Modules, Resolved, Workspace};
 
 pub(super) fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -13,10 +13,8 @@ pub(super) fn check(workspace: &Workspace) -> Vec<Finding> {
                 continue;
             }
             for mention in scan.mentions.iter().filter(|mention| !mention.test) {
-                let local = scan
-                    .children
-                    .iter()
-                    .any(|child| child.name == mention.path[0]);
+                // A module of ours called `config` is not the crate `config`.
+                let local = modules.resolve(module, mention) != Resolved::Elsewhere;
                 if let Some(advice) = impure(mention).filter(|_| !local) {
                     findings.push(Finding::failure(
                         "pure",
@@ -84,9 +82,16 @@ mod tests {
     fn tests_may_touch_the_world_and_a_module_called_config_is_no_crate() {
         let text = "mod config;
             use config::Limits;
+            use crate::tokio;
+            fn f() { tokio::spawn() }
             #[cfg(test)]
             mod tests { use std::fs; }";
-        assert_eq!(places(text), Vec::<String>::new());
+        let files = [
+            ("shared/src/lib.rs", text),
+            ("shared/src/config.rs", ""),
+            ("shared/src/tokio.rs", ""),
+        ];
+        assert_eq!(check(&workspace(&[("shared", &[])], &files)), []);
     }
 
     #[test]

@@ -1,24 +1,31 @@
 //! No ring of files inside a crate.
 //!
-//! A file and the folder of the same name are one unit. At each level of the module tree, the units side by side
-//! import each other without a ring; a parent and its own children may know each other, since children are how
-//! a parent is cut up. Imports through a re-export count for the file that defines the name.
+//! A parent and what lies below it may know each other, since children are how a parent is cut up; among all
+//! other files imports form no ring. An import through a re-export counts for the file that defines the name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::finding::Finding;
-use crate::source::{Crate, Modules, Resolved, Workspace};
+use crate::source::{Crate, ModulePath, Modules, Resolved, Workspace};
 
-/// For each folder of modules: unit -> unit it imports -> where, the first time.
-type Level<'a> = BTreeMap<&'a str, BTreeMap<String, String>>;
+/// File -> file it imports -> where, the first time.
+type Imports = BTreeMap<ModulePath, BTreeMap<ModulePath, String>>;
 
 pub(super) fn check(workspace: &Workspace) -> Vec<Finding> {
-    workspace.crates.iter().flat_map(check_crate).collect()
+    let crates = workspace.crates.iter();
+    crates
+        .flat_map(|member| {
+            let imports = imports(member);
+            let found = rings(&imports);
+            let found: Vec<Finding> = found.iter().map(|ring| describe(&imports, ring)).collect();
+            found
+        })
+        .collect()
 }
 
-fn check_crate(member: &Crate) -> Vec<Finding> {
+fn imports(member: &Crate) -> Imports {
     let modules = Modules::of(member);
-    let mut levels: BTreeMap<&[String], Level<'_>> = BTreeMap::new();
+    let mut imports = Imports::new();
     for (module, path, scan) in modules.files() {
         if modules.is_test(module) {
             continue;
@@ -27,37 +34,27 @@ fn check_crate(member: &Crate) -> Vec<Finding> {
             let Resolved::Module(target) = modules.resolve(module, mention) else {
                 continue;
             };
-            let same = module
-                .iter()
-                .zip(&target)
-                .take_while(|(a, b)| a == b)
-                .count();
-            if let (Some(from), Some(to)) = (module.get(same), target.get(same)) {
-                levels
-                    .entry(&module[..same])
-                    .or_default()
-                    .entry(from)
-                    .or_default()
-                    .entry(to.clone())
-                    .or_insert_with(|| format!("{path}:{}", mention.line));
+            if module.starts_with(&target) || target.starts_with(module) {
+                continue;
             }
+            let targets = imports.entry(module.clone()).or_default();
+            targets
+                .entry(target)
+                .or_insert_with(|| format!("{path}:{}", mention.line));
         }
     }
-    levels
-        .values()
-        .flat_map(|level| rings(level).into_iter().map(|ring| describe(level, &ring)))
-        .collect()
+    imports
 }
 
-/// One shortest ring for each set of units that reach each other.
-fn rings<'a>(level: &'a Level<'a>) -> Vec<Vec<&'a str>> {
+/// One shortest ring for each set of files that reach each other.
+fn rings(imports: &Imports) -> Vec<Vec<&ModulePath>> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    for &unit in level.keys() {
-        if seen.contains(unit) {
+    for module in imports.keys() {
+        if seen.contains(module) {
             continue;
         }
-        if let Some(ring) = shortest_ring(level, unit) {
+        if let Some(ring) = shortest_ring(imports, module) {
             seen.extend(ring.iter().copied());
             found.push(ring);
         }
@@ -65,25 +62,25 @@ fn rings<'a>(level: &'a Level<'a>) -> Vec<Vec<&'a str>> {
     found
 }
 
-/// The shortest way from a unit back to itself, by breadth-first search.
-fn shortest_ring<'a>(level: &'a Level<'a>, start: &'a str) -> Option<Vec<&'a str>> {
-    let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
+/// The shortest way from a file back to itself, by breadth-first search.
+fn shortest_ring<'a>(imports: &'a Imports, start: &'a ModulePath) -> Option<Vec<&'a ModulePath>> {
+    let mut came_from: BTreeMap<&ModulePath, &ModulePath> = BTreeMap::new();
     let mut front = vec![start];
     while !front.is_empty() {
         let mut next = Vec::new();
-        for unit in front {
-            for target in level.get(unit).into_iter().flat_map(BTreeMap::keys) {
+        for module in front {
+            for target in imports.get(module).into_iter().flat_map(BTreeMap::keys) {
                 if target == start {
-                    let mut ring = vec![unit];
+                    let mut ring = vec![module];
                     while let Some(&before) = came_from.get(ring[ring.len() - 1]) {
                         ring.push(before);
                     }
                     ring.reverse();
                     return Some(ring);
                 }
-                if !came_from.contains_key(target.as_str()) {
-                    came_from.insert(target, unit);
-                    next.push(target.as_str());
+                if !came_from.contains_key(target) {
+                    came_from.insert(target, module);
+                    next.push(target);
                 }
             }
         }
@@ -92,22 +89,22 @@ fn shortest_ring<'a>(level: &'a Level<'a>, start: &'a str) -> Option<Vec<&'a str
     None
 }
 
-fn describe(level: &Level<'_>, ring: &[&str]) -> Finding {
-    let place = |at: usize| {
+fn describe(imports: &Imports, ring: &[&ModulePath]) -> Finding {
+    let arrow = |at: usize| {
         let (from, to) = (ring[at], ring[(at + 1) % ring.len()]);
-        (from, to, &level[from][to])
+        (from, to, &imports[from][to])
     };
     let arrows: Vec<String> = (0..ring.len())
         .map(|at| {
-            let (from, to, place) = place(at);
-            format!("{from} -> {to} ({place})")
+            let (from, to, place) = arrow(at);
+            format!("{} -> {} ({place})", from.join("::"), to.join("::"))
         })
         .collect();
     let message = format!(
         "a ring of files: {}; move what both need to a third, or pass it in",
         arrows.join(", ")
     );
-    Finding::failure("ring", place(0).2.as_str(), message)
+    Finding::failure("ring", arrow(0).2.as_str(), message)
 }
 
 #[cfg(test)]
@@ -123,19 +120,19 @@ mod tests {
     }
 
     #[test]
-    fn siblings_in_a_ring_are_found_with_their_lines() {
+    fn files_in_a_ring_are_found_with_their_lines() {
         let found = found(&[
             ("data/src/lib.rs", "mod a; mod b; mod c;"),
             ("data/src/a.rs", "use crate::b::X;"),
-            ("data/src/b.rs", "use crate::c::deep::Y;"),
-            ("data/src/c.rs", "mod deep;"),
+            ("data/src/b.rs", "use crate::c::Y;"),
+            ("data/src/c.rs", "mod deep; pub use deep::Y;"),
             ("data/src/c/deep.rs", "\nuse crate::a;"),
         ]);
         assert_eq!(found.len(), 1, "{found:?}");
         for arrow in [
             "a -> b (data/src/a.rs:1)",
-            "b -> c",
-            "c -> a (data/src/c/deep.rs:2)",
+            "b -> c::deep (data/src/b.rs:1)",
+            "c::deep -> a (data/src/c/deep.rs:2)",
         ] {
             assert!(found[0].contains(arrow), "{found:?} lacks {arrow}");
         }

@@ -76,7 +76,7 @@ impl<'a> Modules<'a> {
 
     fn follow(&self, module: &[String], depth: usize, path: &[String], hops: usize) -> Resolved {
         let Some((mut at, rest)) = self.start(module, depth, path) else {
-            return Resolved::Elsewhere;
+            return self.by_import(module, path, hops);
         };
         for (index, segment) in rest.iter().enumerate() {
             let mut deeper = at.clone();
@@ -116,6 +116,18 @@ impl<'a> Modules<'a> {
         child.push(first.clone());
         let known = depth == 0 && self.files.contains_key(&child);
         known.then(|| (child, &path[1..]))
+    }
+
+    /// Follows a path that starts with a name some `use` line of the module brought in.
+    fn by_import(&self, module: &[String], path: &[String], hops: usize) -> Resolved {
+        let import = path.first().and_then(|first| self.import(module, first));
+        match import.filter(|import| hops > 0 && import.first() != path.first()) {
+            Some(import) => {
+                let longer: Vec<String> = import.iter().chain(&path[1..]).cloned().collect();
+                self.follow(module, 0, &longer, hops - 1)
+            }
+            None => Resolved::Elsewhere,
+        }
     }
 
     fn import(&self, module: &[String], name: &str) -> Option<&'a [String]> {
@@ -182,7 +194,10 @@ mod tests {
                 "job/spec.rs",
                 "mod inner { use super::Y; use super::super::Job; } pub struct Spec;",
             ),
-            ("model.rs", "use crate::job::Spec;"),
+            (
+                "model.rs",
+                "use crate::{job, job::Spec}; fn f() { job::check::x() }",
+            ),
         ]);
         let modules = Modules::of(&member);
         assert_eq!(
@@ -190,7 +205,8 @@ mod tests {
             ["job", "job::spec", "model", "-"]
         );
         assert_eq!(targets(&modules, "k/src/job/spec.rs"), ["job::spec", "job"]);
-        assert_eq!(targets(&modules, "k/src/model.rs"), ["job::spec"]);
+        let want = ["job", "job::spec", "job::check"];
+        assert_eq!(targets(&modules, "k/src/model.rs"), want);
     }
 
     #[test]
