@@ -2,8 +2,19 @@
 //! training and sampling.
 #![forbid(unsafe_code)]
 
+pub mod check;
+pub mod dataset;
 mod escape;
+pub mod formats;
+pub mod job_data;
+mod lines;
 pub mod mask;
+pub mod mask_view;
 pub mod message;
+pub mod order;
+pub mod overlap;
+pub mod report;
+pub mod rows;
+mod strict_json;
 pub mod template;
 pub mod tokenizer;

@@ -7,12 +7,13 @@
 //! token that closes the turn. A token counts when it begins inside a span: one that begins before it stays with the
 //! prompt.
 
-use minijinja::value::Value;
+mod rendering;
 
-use crate::escape;
 use crate::message::{Message, Role};
-use crate::template::{Ask, Template, TemplateError, values};
+use crate::template::{Ask, Template, TemplateError};
 use crate::tokenizer::{Piece, Special, Tokenizer, TokenizerError};
+
+use rendering::Rendering;
 
 /// The label of a token that does not count in the loss.
 pub const NOT_TRAINED: i32 = -100;
@@ -201,145 +202,5 @@ impl Labelled {
         let label = i32::try_from(id).expect("vocabularies have fewer than 2^31 tokens");
         self.ids.push(id);
         self.labels.push(if trained { label } else { NOT_TRAINED });
-    }
-}
-
-/// Messages on their way into text.
-struct Rendering<'a> {
-    encoder: &'a Encoder<'a>,
-    values: Vec<Value>,
-    hidden: Option<char>,
-    marks: (char, char),
-    spelled: usize,
-}
-
-impl<'a> Rendering<'a> {
-    fn new(encoder: &'a Encoder<'a>, messages: &[Message]) -> Self {
-        let source = encoder.template.source();
-        let mut texts = vec![source.as_str()];
-        for message in messages {
-            texts.push(&message.content);
-            texts.extend(message.name.as_deref());
-        }
-        let [hidden, open, close] = escape::unused_characters(&texts);
-        let escaped = match encoder.special {
-            Special::Plain => escape::escape(encoder.tokenizer, messages, hidden),
-            Special::Parse => None,
-        };
-        Self {
-            encoder,
-            values: values(
-                escaped
-                    .as_ref()
-                    .map_or(messages, |escaped| &escaped.messages),
-            ),
-            hidden: escaped.as_ref().map(|escaped| escaped.hidden),
-            marks: (open, close),
-            spelled: match &escaped {
-                Some(escaped) => escaped.count,
-                None => escape::count(encoder.tokenizer, messages),
-            },
-        }
-    }
-
-    fn pieces(&self, text: &str) -> Result<Vec<Piece>, TokenizerError> {
-        match self.hidden {
-            Some(hidden) => self.encoder.tokenizer.pieces_hiding(text, hidden),
-            None => self.encoder.tokenizer.pieces(text, Special::Parse),
-        }
-    }
-
-    /// Byte ranges of the chosen turns in the whole text.
-    fn spans(
-        &self,
-        whole: &str,
-        messages: &[Message],
-        chosen: &[usize],
-    ) -> Result<Vec<std::ops::Range<usize>>, MaskError> {
-        let by_prefix: Result<Vec<_>, MaskError> = chosen
-            .iter()
-            .map(|&turn| self.span_by_prefix(whole, turn))
-            .collect();
-        match by_prefix {
-            Err(MaskError::NotPrefix { .. }) if self.encoder.template.has_generation() => {
-                self.spans_by_blocks(messages, chosen)
-            }
-            other => other,
-        }
-    }
-
-    fn span_by_prefix(
-        &self,
-        whole: &str,
-        turn: usize,
-    ) -> Result<std::ops::Range<usize>, MaskError> {
-        let template = self.encoder.template;
-        let ask = Ask {
-            generation_prompt: true,
-            marks: None,
-        };
-        let before = template.render_values(&self.values[..turn], ask)?;
-        let end = if turn + 1 == self.values.len() {
-            whole.len()
-        } else {
-            let with = template.render_values(&self.values[..=turn], Ask::default())?;
-            if !whole.starts_with(&with) {
-                return Err(MaskError::NotPrefix { turn });
-            }
-            with.len()
-        };
-        if before.len() > end || !whole.starts_with(&before) {
-            return Err(MaskError::NotPrefix { turn });
-        }
-        Ok(before.len()..self.closed(whole, before.len(), end))
-    }
-
-    /// Ends the span after the special token that closes the turn, when only white space follows it.
-    fn closed(&self, whole: &str, start: usize, end: usize) -> usize {
-        let tail = &whole[start..end];
-        match self.encoder.tokenizer.special_spans(tail).last() {
-            Some(last) if tail[last.end..].trim().is_empty() => {
-                start + last.start + tail[last.clone()].trim_end().len()
-            }
-            _ => end,
-        }
-    }
-
-    fn spans_by_blocks(
-        &self,
-        messages: &[Message],
-        chosen: &[usize],
-    ) -> Result<Vec<std::ops::Range<usize>>, MaskError> {
-        let (open, close) = self.marks;
-        let ask = Ask {
-            generation_prompt: false,
-            marks: Some(self.marks),
-        };
-        let marked = self.encoder.template.render_values(&self.values, ask)?;
-        let (mut spans, mut at, mut start) = (Vec::new(), 0, 0);
-        for c in marked.chars() {
-            if c == open {
-                start = at;
-            } else if c == close {
-                spans.push(start..at);
-            } else {
-                at += c.len_utf8();
-            }
-        }
-        let turns: Vec<usize> = (0..messages.len())
-            .filter(|&turn| messages[turn].role == Role::Assistant)
-            .collect();
-        if spans.len() != turns.len() {
-            return Err(MaskError::Blocks {
-                blocks: spans.len(),
-                turns: turns.len(),
-            });
-        }
-        Ok(spans
-            .into_iter()
-            .zip(turns)
-            .filter(|(_, turn)| chosen.contains(turn))
-            .map(|(span, _)| span)
-            .collect())
     }
 }

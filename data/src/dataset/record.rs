@@ -1,0 +1,85 @@
+//! From the bytes of a line to the JSON of a record.
+
+use serde_json::Value;
+
+use crate::check::{Code, Problem};
+use crate::lines::Line;
+use crate::strict_json;
+
+/// How far a refusal reaches.
+pub(super) enum Refusal {
+    Record,
+    File,
+}
+
+/// The JSON of a line.
+pub(super) fn parse(line: &Line, limit: usize) -> Result<Value, (Problem, Refusal)> {
+    let place = |problem: Problem, at: usize| problem.at(line.number, line.offset + at as u64);
+    if line.too_long() {
+        let message = format!("the line has {} bytes; the limit is {limit}", line.length);
+        let problem = Problem::of_file(Code::LineTooLong, message);
+        return Err((place(problem.hint("split the record"), 0), Refusal::Record));
+    }
+    if let Some(name) = foreign(line) {
+        let message = format!("the file is {name}, not UTF-8 text");
+        let problem = Problem::of_file(Code::WrongEncoding, message);
+        let hint = "write it as UTF-8 JSONL without compression";
+        return Err((place(problem.hint(hint), 0), Refusal::File));
+    }
+    let text = std::str::from_utf8(&line.bytes).map_err(|error| {
+        let at = error.valid_up_to();
+        let message = format!("byte 0x{:02x} is not valid UTF-8 here", line.bytes[at]);
+        let problem = Problem::of_file(Code::InvalidUtf8, message).snippet(&line.bytes, at);
+        (
+            place(problem.hint("save the file as UTF-8"), at),
+            Refusal::Record,
+        )
+    })?;
+    strict_json::parse(text).map_err(|fault| {
+        let problem =
+            Problem::of_file(fault.code, format!("not acceptable JSON: {}", fault.reason));
+        let problem = place(problem.snippet(&line.bytes, fault.at), fault.at);
+        let problem = match hint_for(fault.code, text) {
+            Some(hint) => problem.hint(hint),
+            None => problem,
+        };
+        (problem, Refusal::Record)
+    })
+}
+
+/// What else the first bytes of a file may mean.
+fn foreign(line: &Line) -> Option<&'static str> {
+    let marks: [(&[u8], &str); 5] = [
+        (b"\xFF\xFE", "UTF-16"),
+        (b"\xFE\xFF", "UTF-16"),
+        (b"\x1F\x8B", "gzip"),
+        (b"\x28\xB5\x2F\xFD", "zstd"),
+        (b"PAR1", "Parquet"),
+    ];
+    let found = marks.iter().find(|(mark, _)| line.bytes.starts_with(mark));
+    found.filter(|_| line.number == 1).map(|(_, name)| *name)
+}
+
+fn hint_for(code: Code, text: &str) -> Option<&'static str> {
+    match code {
+        Code::DuplicateKey => Some("keep one of the two"),
+        Code::LoneSurrogate => Some("write the whole character, or U+FFFD"),
+        Code::TooDeep => Some("samples are flat: an object with a list of objects"),
+        Code::InvalidJson if text.contains('\0') => {
+            Some("the line holds NUL bytes: the file may be damaged")
+        }
+        Code::InvalidJson if text.trim_start().starts_with(['[', ',']) => {
+            Some("JSONL is one object per line, without a list around them")
+        }
+        Code::InvalidJson => Some("each line is one complete JSON object"),
+        _ => None,
+    }
+}
+
+pub(super) fn not_an_object(value: &Value) -> Problem {
+    let problem = Problem::of_file(Code::NotAnObject, "the record is not a JSON object");
+    match value {
+        Value::Array(_) => problem.hint("JSONL is one object per line, without a list around them"),
+        _ => problem.hint("each line is one JSON object"),
+    }
+}
