@@ -1,5 +1,7 @@
 //! The house keeps its own rules: the same checks as `cargo xtask layers` and `cargo xtask sizes`.
 
+mod pages;
+
 use std::path::Path;
 
 use xtask::finding::{Finding, failures};
