@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
+use crate::cpu::isa::Isa;
+use crate::cpu::micro::PANEL;
 use crate::weight::Weight;
-
-/// Columns of a panel.
-pub(crate) const PANEL: usize = 32;
 
 /// Writes `weight[outputs][inputs]` transposed: `panel[k][j]` is output `outputs.start + j`, input `inputs.start + k`.
 ///
 /// Columns past the last output are filled with zeros. `inputs` cuts at multiples of 32.
 pub(crate) fn transposed(
+    _isa: Isa,
     weight: &Weight,
     outputs: Range<usize>,
     inputs: Range<usize>,
@@ -32,6 +32,7 @@ pub(crate) fn transposed(
 ///
 /// Columns past the last input are filled with zeros.
 pub(crate) fn rows(
+    _isa: Isa,
     weight: &Weight,
     outputs: Range<usize>,
     inputs: Range<usize>,

@@ -2,8 +2,25 @@
 //!
 //! The chain of an element starts from zero, or from what `c` holds when accumulating, so a long product may be cut
 //! along `k` at any place without changing a bit.
+#![allow(
+    unsafe_code,
+    reason = "the micro-kernel works on addresses; lengths are checked before"
+)]
 
-use crate::cpu::isa::{Isa, isa_dispatch};
+use crate::cpu::disjoint::Tile;
+use crate::cpu::isa::Isa;
+use crate::cpu::scratch;
+
+mod lanes;
+mod strip;
+
+use strip::Place;
+
+/// Columns of a panel: the right matrix cut into pieces that the micro-kernel likes.
+pub(crate) const PANEL: usize = 32;
+
+/// Most rows of any micro-kernel.
+const MOST_ROWS: usize = 12;
 
 /// A matrix inside a slice: element `(i, k)` is at `i * row + k * column`.
 #[derive(Clone, Copy, Debug)]
@@ -33,58 +50,201 @@ pub(crate) fn tile(
     ldc: usize,
     accumulate: bool,
 ) {
-    tile_plain(isa, m, n, k, a, b, ldb, c, ldc, accumulate);
+    check(a.slice.len(), m, a.row, k, a.column, "left matrix");
+    check(b.len(), k, ldb, n, 1, "right matrix");
+    check(c.len(), m, ldc, n, 1, "result");
+    if m == 0 || n == 0 {
+        return;
+    }
+    if k == 0 {
+        if !accumulate {
+            (0..m).for_each(|i| c[i * ldc..i * ldc + n].fill(0.0));
+        }
+        return;
+    }
+    let place = Place {
+        k,
+        a: a.slice.as_ptr(),
+        row: a.row,
+        column: a.column,
+        b: b.as_ptr(),
+        ldb,
+        c: c.as_mut_ptr(),
+        ldc,
+        accumulate,
+    };
+    let whole = n - n % PANEL;
+    for first in (0..whole).step_by(PANEL) {
+        // SAFETY: the checks above cover all m rows, k steps and the PANEL columns from `first` on; `c` is borrowed
+        // mutably.
+        unsafe { whole_panel(isa, m, shifted(place, first)) };
+    }
+    if whole < n {
+        let width = n - whole;
+        scratch::with(k * PANEL, |padded| {
+            for (step, out) in padded.chunks_exact_mut(PANEL).enumerate() {
+                out[..width].copy_from_slice(&b[step * ldb + whole..][..width]);
+                out[width..].fill(0.0);
+            }
+            // SAFETY: the checks above cover the left matrix and the `width` last columns of the result; the right
+            // matrix is the padded copy with k rows of PANEL.
+            unsafe {
+                let place = Place {
+                    b: padded.as_ptr(),
+                    ldb: PANEL,
+                    ..shifted(place, whole)
+                };
+                cut_panel(isa, m, width, place);
+            }
+        });
+    }
 }
 
-isa_dispatch! {
-    fn tile_plain(
-        m: usize,
-        n: usize,
-        k: usize,
-        a: Strided<'_>,
-        b: &[f32],
-        ldb: usize,
-        c: &mut [f32],
-        ldc: usize,
-        accumulate: bool,
-    ) = tile_body;
-}
-
-#[expect(clippy::too_many_arguments, reason = "the shape of a product")]
-#[inline(always)]
-fn tile_body(
-    m: usize,
-    n: usize,
+/// Computes `c (m, n) (+)= a (m, k) b (k, n)`, where `b` lies in panels of [`PANEL`] columns, one after another, each
+/// `(k, PANEL)`, the last one filled up with anything.
+///
+/// # Panics
+/// When a slice is too short for its shape.
+pub(crate) fn panels(
+    isa: Isa,
     k: usize,
     a: Strided<'_>,
     b: &[f32],
-    ldb: usize,
-    c: &mut [f32],
-    ldc: usize,
+    c: &mut Tile<'_, f32>,
     accumulate: bool,
 ) {
-    for i in 0..m {
-        let c = &mut c[i * ldc..i * ldc + n];
-        for first in (0..n).step_by(32) {
-            let width = (n - first).min(32);
-            let mut sums = [0.0f32; 32];
-            if accumulate {
-                sums[..width].copy_from_slice(&c[first..first + width]);
-            }
-            for k in 0..k {
-                let factor = a.slice[i * a.row + k * a.column];
-                let b = &b[k * ldb + first..k * ldb + first + width];
-                if let Ok(b) = <&[f32; 32]>::try_from(b) {
-                    for j in 0..32 {
-                        sums[j] = factor.mul_add(b[j], sums[j]);
-                    }
+    let (m, n) = (c.rows(), c.columns());
+    check(a.slice.len(), m, a.row, k, a.column, "left matrix");
+    check(b.len(), n.div_ceil(PANEL) * k, PANEL, PANEL, 1, "panels");
+    assert!(k > 0, "a product of panels needs a depth");
+    if m == 0 || n == 0 {
+        return;
+    }
+    let place = Place {
+        k,
+        a: a.slice.as_ptr(),
+        row: a.row,
+        column: a.column,
+        b: b.as_ptr(),
+        ldb: PANEL,
+        c: c.pointer(),
+        ldc: c.stride(),
+        accumulate,
+    };
+    let most = strip::strips(isa).by_rows.len();
+    for rows in even_cuts(m, most) {
+        for first in (0..n).step_by(PANEL) {
+            // SAFETY: the rows and columns lie inside the tile, which is exclusive; the checks above cover `a` and `b`.
+            unsafe {
+                let place = Place {
+                    a: place.a.add(rows.start * a.row),
+                    b: place.b.add(first * k),
+                    c: place.c.add(rows.start * place.ldc + first),
+                    ..place
+                };
+                if n - first >= PANEL {
+                    whole_panel(isa, rows.len(), place);
                 } else {
-                    for (sum, b) in sums.iter_mut().zip(b) {
-                        *sum = factor.mul_add(*b, *sum);
-                    }
+                    cut_panel(isa, rows.len(), n - first, place);
                 }
             }
-            c[first..first + width].copy_from_slice(&sums[..width]);
         }
     }
 }
+
+/// Moves to another column of `b` and `c`.
+///
+/// # Safety
+/// Both matrices have more than `columns` columns.
+unsafe fn shifted(place: Place, columns: usize) -> Place {
+    // SAFETY: the caller's promise.
+    unsafe {
+        Place {
+            b: place.b.add(columns),
+            c: place.c.add(columns),
+            ..place
+        }
+    }
+}
+
+/// Computes `m` rows of [`PANEL`] columns.
+///
+/// # Safety
+/// The elements of all three matrices for `m` rows, `k` steps and [`PANEL`] columns are readable, those of the result
+/// also writable and not used by anyone else.
+unsafe fn whole_panel(isa: Isa, m: usize, place: Place) {
+    let strips = strip::strips(isa);
+    for rows in even_cuts(m, strips.by_rows.len()) {
+        for first in (0..PANEL).step_by(strips.columns) {
+            // SAFETY: the strip lies inside the caller's panel, and `isa` proves the instructions.
+            unsafe {
+                let place = shifted(place, first);
+                let place = Place {
+                    a: place.a.add(rows.start * place.row),
+                    c: place.c.add(rows.start * place.ldc),
+                    ..place
+                };
+                strips.by_rows[rows.len() - 1](place);
+            }
+        }
+    }
+}
+
+/// Computes `m` rows of the first `width` columns of a panel that is filled up to [`PANEL`].
+///
+/// # Safety
+/// As [`whole_panel`], but the result has only `width` columns, `width <= PANEL`.
+unsafe fn cut_panel(isa: Isa, m: usize, width: usize, place: Place) {
+    let strips = strip::strips(isa);
+    let mut sums = [0.0f32; MOST_ROWS * PANEL];
+    for rows in even_cuts(m, strips.by_rows.len()) {
+        // SAFETY: rows and columns lie inside the caller's panel; `sums` has rows of PANEL for the most rows of any
+        // strip, and only `width` columns of the result are touched.
+        unsafe {
+            let c = place.c.add(rows.start * place.ldc);
+            if place.accumulate {
+                for i in 0..rows.len() {
+                    let from = c.add(i * place.ldc);
+                    std::ptr::copy_nonoverlapping(from, sums[i * PANEL..].as_mut_ptr(), width);
+                }
+            }
+            for first in (0..width).step_by(strips.columns) {
+                let place = Place {
+                    a: place.a.add(rows.start * place.row),
+                    b: place.b.add(first),
+                    c: sums.as_mut_ptr().add(first),
+                    ldc: PANEL,
+                    ..place
+                };
+                strips.by_rows[rows.len() - 1](place);
+            }
+            for i in 0..rows.len() {
+                let to = c.add(i * place.ldc);
+                std::ptr::copy_nonoverlapping(sums[i * PANEL..].as_ptr(), to, width);
+            }
+        }
+    }
+}
+
+/// Cuts `0..rows` into the fewest ranges of at most `most`, as even as possible.
+fn even_cuts(rows: usize, most: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let cuts = rows.div_ceil(most);
+    (0..cuts).map(move |cut| rows * cut / cuts..rows * (cut + 1) / cuts)
+}
+
+/// Panics unless a slice of `len` holds `(rows, columns)` at the given distances.
+fn check(len: usize, rows: usize, row: usize, columns: usize, column: usize, name: &str) {
+    if rows == 0 || columns == 0 {
+        return;
+    }
+    let last = (rows - 1)
+        .saturating_mul(row)
+        .saturating_add((columns - 1).saturating_mul(column));
+    assert!(
+        last < len,
+        "{name}: {rows} x {columns} at distances {row} and {column} does not fit into {len} values"
+    );
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,15 +4,20 @@
 //! and over the outputs from 0 upward backward. The stored weight is expanded panel by panel, never as a whole, so that
 //! a weight of any format gives the bits of its numbers.
 
+use std::ops::Range;
+
 use crate::cpu::Cpu;
-use crate::cpu::disjoint::{DisjointMut, Tile};
-use crate::cpu::expand::{self, PANEL};
-use crate::cpu::micro::{self, Strided};
+use crate::cpu::disjoint::DisjointMut;
+use crate::cpu::expand;
+use crate::cpu::micro::{self, PANEL, Strided};
 use crate::cpu::scratch;
-use crate::weight::Weight;
+use crate::weight::{BLOCK, Weight};
 
 /// Longest run along the reduction that is expanded at once.
 const DEPTH: usize = 512;
+
+/// Most panels that a task works on: they stay in the second-level cache while each strip of rows meets all of them.
+const GROUP: usize = 4;
 
 /// Computes `y (m, out) = x (m, in) W^T`.
 ///
@@ -27,22 +32,43 @@ pub fn forward(cpu: &Cpu, x: &[f32], w: &Weight, y: &mut [f32]) {
 /// # Panics
 /// When the shapes do not fit.
 pub fn forward_many(cpu: &Cpu, x: &[f32], products: &mut [(&Weight, &mut [f32])]) {
-    for (w, y) in products {
-        let rows = rows_of(x, w.cols(), "x");
-        assert_eq!(rows, rows_of(y, w.rows(), "y"), "rows of x and y");
-        let y = DisjointMut::matrix(y, w.rows());
-        cpu.for_each(w.rows().div_ceil(PANEL), |task| {
-            let columns = task * PANEL..(task * PANEL + PANEL).min(w.rows());
-            let mut y = y.tile(0..rows, columns.clone());
-            scratch::with(DEPTH * PANEL, |panel| {
-                for start in (0..w.cols()).step_by(DEPTH) {
-                    let depth = start..(start + DEPTH).min(w.cols());
-                    expand::transposed(w, columns.clone(), depth.clone(), panel);
-                    multiply(cpu, x, w.cols(), depth, panel, &mut y, start > 0);
+    let Some((first, _)) = products.first() else {
+        return;
+    };
+    let inputs = first.cols();
+    let rows = rows_of(x, inputs, "x");
+    let outputs: Vec<usize> = products.iter().map(|(w, _)| w.rows()).collect();
+    let results: Vec<_> = products
+        .iter_mut()
+        .map(|(w, y)| {
+            assert_eq!(w.cols(), inputs, "inputs of the weights");
+            assert_eq!(rows_of(y, w.rows(), "y"), rows, "rows of y and x");
+            (&**w, DisjointMut::matrix(y, w.rows()))
+        })
+        .collect();
+    let tasks = groups(cpu, &outputs);
+    cpu.for_each(tasks.len(), |task| {
+        let (product, columns) = &tasks[task];
+        let (w, y) = &results[*product];
+        let mut y = y.tile(0..rows, columns.clone());
+        scratch::with(DEPTH * PANEL * GROUP, |panels| {
+            for depth in depths(inputs) {
+                let of_panel = panels.chunks_exact_mut(depth.len() * PANEL);
+                for (panel, columns) in of_panel.zip(cut(columns.clone(), PANEL)) {
+                    expand::transposed(cpu.isa(), w, columns, depth.clone(), panel);
                 }
-            });
+                let left = left(x, inputs, &depth);
+                micro::panels(
+                    cpu.isa(),
+                    depth.len(),
+                    left,
+                    panels,
+                    &mut y,
+                    depth.start > 0,
+                );
+            }
         });
-    }
+    });
 }
 
 /// Computes `dx (m, in) = dy (m, out) W`, or adds it when accumulating.
@@ -61,23 +87,27 @@ pub fn backward_many(cpu: &Cpu, parts: &[(&[f32], &Weight)], dx: &mut [f32], acc
     let Some((_, first)) = parts.first() else {
         return;
     };
-    let width = first.cols();
-    let rows = rows_of(dx, width, "dx");
+    let inputs = first.cols();
+    let rows = rows_of(dx, inputs, "dx");
     for (dy, w) in parts {
-        assert_eq!(w.cols(), width, "inputs of the weights");
+        assert_eq!(w.cols(), inputs, "inputs of the weights");
         assert_eq!(rows_of(dy, w.rows(), "dy"), rows, "rows of dy and dx");
     }
-    let dx = DisjointMut::matrix(dx, width);
-    cpu.for_each(width.div_ceil(PANEL), |task| {
-        let columns = task * PANEL..(task * PANEL + PANEL).min(width);
+    let dx = DisjointMut::matrix(dx, inputs);
+    let tasks = groups(cpu, &[inputs]);
+    cpu.for_each(tasks.len(), |task| {
+        let (_, columns) = &tasks[task];
         let mut dx = dx.tile(0..rows, columns.clone());
-        scratch::with(DEPTH * PANEL, |panel| {
-            let mut accumulate = accumulate;
+        let mut accumulate = accumulate;
+        scratch::with(DEPTH * PANEL * GROUP, |panels| {
             for (dy, w) in parts {
-                for start in (0..w.rows()).step_by(DEPTH) {
-                    let depth = start..(start + DEPTH).min(w.rows());
-                    expand::rows(w, depth.clone(), columns.clone(), panel);
-                    multiply(cpu, dy, w.rows(), depth, panel, &mut dx, accumulate);
+                for depth in depths(w.rows()) {
+                    let of_panel = panels.chunks_exact_mut(depth.len() * PANEL);
+                    for (panel, columns) in of_panel.zip(cut(columns.clone(), PANEL)) {
+                        expand::rows(cpu.isa(), w, depth.clone(), columns, panel);
+                    }
+                    let left = left(dy, w.rows(), &depth);
+                    micro::panels(cpu.isa(), depth.len(), left, panels, &mut dx, accumulate);
                     accumulate = true;
                 }
             }
@@ -85,35 +115,46 @@ pub fn backward_many(cpu: &Cpu, parts: &[(&[f32], &Weight)], dx: &mut [f32], acc
     });
 }
 
-fn multiply(
-    cpu: &Cpu,
-    x: &[f32],
-    width: usize,
-    depth: std::ops::Range<usize>,
-    panel: &[f32],
-    y: &mut Tile<'_, f32>,
-    accumulate: bool,
-) {
-    for row in 0..y.rows() {
-        let a = Strided {
-            slice: &x[row * width + depth.start..row * width + depth.end],
-            row: width,
-            column: 1,
-        };
-        let n = y.columns();
-        micro::tile(
-            cpu.isa(),
-            1,
-            n,
-            depth.len(),
-            a,
-            panel,
-            PANEL,
-            y.row(row),
-            n,
-            accumulate,
-        );
+/// Returns the columns `depth` of a matrix of the given width.
+fn left<'a>(x: &'a [f32], width: usize, depth: &Range<usize>) -> Strided<'a> {
+    let slice = if x.is_empty() { x } else { &x[depth.start..] };
+    Strided {
+        slice,
+        row: width,
+        column: 1,
     }
+}
+
+/// Cuts a reduction of `length` into even runs of at most [`DEPTH`], whole blocks but for the last.
+fn depths(length: usize) -> impl Iterator<Item = Range<usize>> {
+    let run = length
+        .div_ceil(length.div_ceil(DEPTH))
+        .next_multiple_of(BLOCK);
+    cut(0..length, run)
+}
+
+/// Cuts a range into runs of `run`, the last one shorter.
+fn cut(range: Range<usize>, run: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range
+        .step_by(run)
+        .map(move |start| start..(start + run).min(end))
+}
+
+/// Shares the columns of several results out to tasks: `(result, columns)`, each up to [`GROUP`] panels, and fewer where
+/// that leaves too few tasks to keep all threads busy.
+fn groups(cpu: &Cpu, widths: &[usize]) -> Vec<(usize, Range<usize>)> {
+    let panels: usize = widths.iter().map(|width| width.div_ceil(PANEL)).sum();
+    let wanted = if cpu.threads() == 1 {
+        1
+    } else {
+        4 * cpu.threads()
+    };
+    let group = (panels / wanted).clamp(1, GROUP);
+    let of_width = |(result, &width): (usize, &usize)| {
+        cut(0..width, group * PANEL).map(move |columns| (result, columns))
+    };
+    widths.iter().enumerate().flat_map(of_width).collect()
 }
 
 /// Returns how many rows of `width` a slice holds.
