@@ -1,6 +1,7 @@
 //! The sizes of a backbone, and the sites in it where an adapter may attach.
 
 pub mod config;
+mod rope;
 
 use std::fmt;
 

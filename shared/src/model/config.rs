@@ -18,10 +18,12 @@ mod fields;
 mod rope;
 #[cfg(test)]
 mod tests;
+mod write;
 
 use serde_json::{Map, Value};
 
 pub use error::ConfigError;
+pub use write::write;
 
 use self::fields::Fields;
 use super::{Family, ModelShape};

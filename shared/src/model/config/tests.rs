@@ -332,6 +332,38 @@ fn text_that_is_no_object_is_refused() {
     assert!(matches!(parse(&deep), Err(ConfigError::Syntax { .. })));
 }
 
+#[test]
+fn what_is_written_is_read_back() {
+    let linear = json!({"rope_scaling": {"rope_type": "linear", "factor": 2.5}});
+    let llama3 = json!({"rope_scaling": {
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64}});
+    for (kind, changes) in [
+        (
+            "llama",
+            json!({"attention_bias": true, "mlp_bias": true, "eos_token_id": [2, 7]}),
+        ),
+        ("llama", linear),
+        ("llama", llama3),
+        (
+            "mistral",
+            json!({"sliding_window": 8, "eos_token_id": null}),
+        ),
+        (
+            "mistral",
+            json!({"sliding_window": null, "tie_word_embeddings": true}),
+        ),
+        (
+            "qwen2",
+            json!({"sliding_window": 8, "use_sliding_window": true, "max_window_layers": 0}),
+        ),
+        ("qwen3", json!({"head_dim": 32, "attention_bias": true})),
+    ] {
+        let shape = shape(kind, changes);
+        assert_eq!(parse(&write(&shape, "float32")).unwrap(), shape);
+    }
+}
+
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

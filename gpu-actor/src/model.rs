@@ -1,0 +1,182 @@
+//! The frozen backbone: found, proven and mapped; never changed.
+//!
+//! Read from a Hugging Face folder (`config.json` with one or several safetensors files) or a GGUF file. Weights
+//! point into the mapped file wherever it has them as they are wanted; only what must be reordered, converted or
+//! aligned is copied. Files come from strangers: every size, offset and name in them is checked against what is
+//! there before it is used (see [`header`], [`shards`], [`gguf_check`]), and no length in a file is allocated by.
+//!
+//! | file | one line |
+//! | --- | --- |
+//! | `locate` | which files of a path make a model; links out of the folder are refused |
+//! | `mapping` | the one memory map |
+//! | `header`, `shards` | safetensors headers and the index of shards, proven |
+//! | `gguf_check`, `gguf`, `gguf_shape` | GGUF headers proven, then read; metadata to sizes |
+//! | `names`, `tensors` | what the tensors must be called and shaped, against what was found |
+//! | `assemble` | tensors to weights: in place, or converted, reordered, aligned |
+//! | `hash` | the identity of a backbone |
+//! | [`inspect`] | a summary for people and programs |
+//! | [`tiny`] | small random models for tests and offline demos |
+
+#![deny(unsafe_code)]
+
+mod assemble;
+mod error;
+mod gguf;
+mod gguf_check;
+mod gguf_shape;
+mod hash;
+mod header;
+pub mod inspect;
+mod locate;
+mod mapping;
+mod names;
+mod open;
+mod shards;
+mod tensors;
+pub mod tiny;
+mod tokenizer;
+
+use std::ops::Range;
+use std::path::Path;
+
+use kernels::cpu::Cpu;
+use kernels::weight::Weight;
+use shared::job::BackboneFormat;
+use shared::model::{ModelShape, Projection};
+
+pub use error::ModelError;
+pub use gguf::GgufError;
+pub use gguf_check::GgufCheckError;
+pub use header::HeaderError;
+pub use locate::LocateError;
+pub use shards::IndexError;
+pub use tensors::TensorError;
+pub use tokenizer::TokenizerSource;
+
+/// How a model is opened.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// How weights are held.
+    pub format: BackboneFormat,
+    /// Layers to hold, for a pipeline stage; absent: all.
+    pub layers: Option<Range<usize>>,
+    /// Whether every value is checked to be a number: reads the whole file once.
+    pub check_finite: bool,
+    /// Threads for that.
+    pub cpu: Cpu,
+}
+
+impl OpenOptions {
+    /// As shipped, all layers, checked.
+    #[must_use]
+    pub fn new(cpu: Cpu) -> Self {
+        Self {
+            format: BackboneFormat::AsShipped,
+            layers: None,
+            check_finite: true,
+            cpu,
+        }
+    }
+}
+
+/// A frozen backbone, or the layers of one that a stage holds.
+///
+/// Its files must not be changed in place while it lives (replacing them by rename is fine): weights are read
+/// from the mapped file. [`Self::content_hash`] tells whether that was kept.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Sizes and switches of the whole model.
+    pub shape: ModelShape,
+    /// Token embeddings, `(vocab, hidden)`.
+    pub embedding: Weight,
+    /// LM head, `(vocab, hidden)`; none: the embedding.
+    pub head: Option<Weight>,
+    /// Weight of the norm before the head, `(hidden)`.
+    pub final_norm: Vec<f32>,
+    /// The layers held, from [`Self::first_layer`] on.
+    pub layers: Vec<LayerWeights>,
+    /// Number of the first layer held.
+    pub first_layer: usize,
+    /// Where the tokenizer comes from.
+    pub tokenizer: TokenizerSource,
+    /// Name that means the same elsewhere (a hub id or `general.name`), if the files have one; never a path.
+    pub name: Option<String>,
+}
+
+/// The frozen weights of one block.
+#[derive(Clone, Debug)]
+pub struct LayerWeights {
+    /// The seven linear layers, `(out, in)`, in the order of [`Projection::ALL`].
+    pub projections: [Weight; 7],
+    /// Their biases, `(out)`.
+    pub biases: [Option<Vec<f32>>; 7],
+    /// Weight of the norm before attention, `(hidden)`.
+    pub attention_norm: Vec<f32>,
+    /// Weight of the norm before the feed-forward layer, `(hidden)`.
+    pub feed_forward_norm: Vec<f32>,
+    /// Weight of the per-head norm of queries, `(head_dim)`.
+    pub q_norm: Option<Vec<f32>>,
+    /// Weight of the per-head norm of keys, `(head_dim)`.
+    pub k_norm: Option<Vec<f32>>,
+}
+
+impl LayerWeights {
+    /// The weight of a projection, `(out, in)`.
+    #[must_use]
+    pub fn projection(&self, projection: Projection) -> &Weight {
+        &self.projections[projection as usize]
+    }
+
+    /// The bias of a projection, `(out)`, if the backbone has one.
+    #[must_use]
+    pub fn bias(&self, projection: Projection) -> Option<&[f32]> {
+        self.biases[projection as usize].as_deref()
+    }
+}
+
+impl Model {
+    /// Opens the model at a path: a Hugging Face folder, a `.gguf` file, or a folder with exactly one.
+    ///
+    /// # Errors
+    /// [`ModelError`], which names the file, what in it is wrong, and what was expected.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, ModelError> {
+        open::open(path, options)
+    }
+
+    /// The LM head, `(vocab, hidden)`: the embedding in a tied model.
+    #[must_use]
+    pub fn head(&self) -> &Weight {
+        self.head.as_ref().unwrap_or(&self.embedding)
+    }
+
+    /// The turn per position, in radians, of each pair of a head: `(head_dim / 2)`.
+    #[must_use]
+    pub fn inverse_frequencies(&self) -> Vec<f64> {
+        self.shape.rope.inverse_frequencies(self.shape.head_dim)
+    }
+
+    /// SHA-256 in hexadecimal over names, formats and bytes of all tensors held, in canonical order.
+    ///
+    /// The same weights in another container (shards, one file, GGUF of the same formats) give the same hash; a
+    /// conversion to another format gives another, because it computes something else. Reads all weights.
+    #[must_use]
+    pub fn content_hash(&self) -> String {
+        hash::content_hash(self)
+    }
+
+    /// What names the backbone on any machine: its name, or `sha256:` and its content hash.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        match &self.name {
+            Some(name) => name.clone(),
+            None => format!("sha256:{}", self.content_hash()),
+        }
+    }
+
+    /// Every weight matrix held: embedding, layers, head.
+    pub fn matrices(&self) -> impl Iterator<Item = &Weight> {
+        std::iter::once(&self.embedding)
+            .chain(self.layers.iter().flat_map(|layer| &layer.projections))
+            .chain(&self.head)
+    }
+}

@@ -1,0 +1,69 @@
+//! The identity of a backbone: a hash over its tensors as they are held.
+
+use kernels::weight::Weight;
+use sha2::{Digest, Sha256};
+use shared::model::Projection;
+
+use super::{Model, names};
+
+/// Hashes tensors in canonical order: name, format, sizes and bytes of each.
+pub(super) fn content_hash(model: &Model) -> String {
+    let mut hash = Sha256::new();
+    matrix(&mut hash, names::EMBEDDING, &model.embedding);
+    for (index, layer) in model.layers.iter().enumerate() {
+        let number = model.first_layer + index;
+        vector(
+            &mut hash,
+            &names::attention_norm(number),
+            &layer.attention_norm,
+        );
+        for projection in Projection::ALL {
+            let name = names::weight(number, projection);
+            matrix(&mut hash, &name, layer.projection(projection));
+            if let Some(bias) = layer.bias(projection) {
+                vector(&mut hash, &names::bias(number, projection), bias);
+            }
+        }
+        if let Some(norm) = &layer.q_norm {
+            vector(&mut hash, &names::q_norm(number), norm);
+        }
+        if let Some(norm) = &layer.k_norm {
+            vector(&mut hash, &names::k_norm(number), norm);
+        }
+        vector(
+            &mut hash,
+            &names::ffn_norm(number),
+            &layer.feed_forward_norm,
+        );
+    }
+    vector(&mut hash, names::FINAL_NORM, &model.final_norm);
+    if let Some(head) = &model.head {
+        matrix(&mut hash, names::HEAD, head);
+    }
+    let digest: [u8; 32] = hash.finalize().into();
+    hex(&digest)
+}
+
+fn matrix(hash: &mut Sha256, name: &str, weight: &Weight) {
+    head(
+        hash,
+        name,
+        &weight.format().to_string(),
+        &[weight.rows(), weight.cols()],
+    );
+    hash.update(weight.bytes());
+}
+
+fn vector(hash: &mut Sha256, name: &str, values: &[f32]) {
+    head(hash, name, "F32", &[values.len()]);
+    hash.update(bytemuck::cast_slice::<f32, u8>(values));
+}
+
+/// Names have no line feed and sizes fix the number of bytes that follow, so no two models write the same stream.
+fn head(hash: &mut Sha256, name: &str, format: &str, sizes: &[usize]) {
+    hash.update(format!("{name}\n{format}\n{sizes:?}\n"));
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
