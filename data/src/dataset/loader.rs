@@ -14,7 +14,7 @@ use crate::rows::{Fate, TokenRow, decide};
 use crate::template::Template;
 use crate::tokenizer::{Special, Tokenizer};
 
-use super::record::{Refusal, not_an_object, parse};
+use super::record::{not_an_object, parse};
 use super::{Dataset, Options};
 
 /// Takes lines and keeps rows, problems and counts.
@@ -93,8 +93,12 @@ impl<'a> Loader<'a> {
 
     /// Reads the record of a line and turns it into a row.
     fn record(&mut self, line: &Line) -> Result<(), Refusal> {
-        let value = parse(line, self.options.max_line_bytes).map_err(|(problem, refusal)| {
-            self.report.errors.push(problem);
+        let value = parse(line, self.options.max_line_bytes).map_err(|problem| {
+            let refusal = match problem.code {
+                Code::WrongEncoding => Refusal::File,
+                _ => Refusal::Record,
+            };
+            self.report.errors.push(*problem);
             refusal
         })?;
         let Value::Object(record) = &value else {
@@ -215,6 +219,12 @@ impl<'a> Loader<'a> {
             report: self.report,
         }
     }
+}
+
+/// How far a refusal reaches.
+enum Refusal {
+    Record,
+    File,
 }
 
 /// What the counts of a whole file forbid.

@@ -6,44 +6,37 @@ use crate::check::{Code, Problem};
 use crate::lines::Line;
 use crate::strict_json;
 
-/// How far a refusal reaches.
-pub(super) enum Refusal {
-    Record,
-    File,
-}
-
 /// The JSON of a line.
-pub(super) fn parse(line: &Line, limit: usize) -> Result<Value, (Problem, Refusal)> {
-    let place = |problem: Problem, at: usize| problem.at(line.number, line.offset + at as u64);
+pub(super) fn parse(line: &Line, limit: usize) -> Result<Value, Box<Problem>> {
+    let place =
+        |problem: Problem, at: usize| Box::new(problem.at(line.number, line.offset + at as u64));
     if line.too_long() {
         let message = format!("the line has {} bytes; the limit is {limit}", line.length);
         let problem = Problem::of_file(Code::LineTooLong, message);
-        return Err((place(problem.hint("split the record"), 0), Refusal::Record));
+        return Err(place(problem.hint("split the record"), 0));
     }
     if let Some(name) = foreign(line) {
         let message = format!("the file is {name}, not UTF-8 text");
         let problem = Problem::of_file(Code::WrongEncoding, message);
-        let hint = "write it as UTF-8 JSONL without compression";
-        return Err((place(problem.hint(hint), 0), Refusal::File));
+        return Err(place(
+            problem.hint("write it as UTF-8 JSONL without compression"),
+            0,
+        ));
     }
     let text = std::str::from_utf8(&line.bytes).map_err(|error| {
         let at = error.valid_up_to();
         let message = format!("byte 0x{:02x} is not valid UTF-8 here", line.bytes[at]);
         let problem = Problem::of_file(Code::InvalidUtf8, message).snippet(&line.bytes, at);
-        (
-            place(problem.hint("save the file as UTF-8"), at),
-            Refusal::Record,
-        )
+        place(problem.hint("save the file as UTF-8"), at)
     })?;
     strict_json::parse(text).map_err(|fault| {
-        let problem =
-            Problem::of_file(fault.code, format!("not acceptable JSON: {}", fault.reason));
-        let problem = place(problem.snippet(&line.bytes, fault.at), fault.at);
-        let problem = match hint_for(fault.code, text) {
-            Some(hint) => problem.hint(hint),
+        let message = format!("not acceptable JSON: {}", fault.reason);
+        let problem = Problem::of_file(fault.code, message).snippet(&line.bytes, fault.at);
+        let problem = place(problem, fault.at);
+        match hint_for(fault.code, text) {
+            Some(hint) => Box::new(problem.hint(hint)),
             None => problem,
-        };
-        (problem, Refusal::Record)
+        }
     })
 }
 

@@ -1,6 +1,6 @@
 //! A tokenizer as a GGUF file carries it: vocabulary, token kinds, merges, and the names of its rules.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::normalizers::NFC;
@@ -107,7 +107,7 @@ pub(super) fn build(parts: &GgufTokenizer) -> Result<Tokenizer, TokenizerError> 
     ))
 }
 
-fn vocabulary(parts: &GgufTokenizer) -> Result<HashMap<String, u32>, TokenizerError> {
+fn vocabulary(parts: &GgufTokenizer) -> Result<BTreeMap<String, u32>, TokenizerError> {
     let count = parts.tokens.len();
     if !parts.token_types.is_empty() && parts.token_types.len() != count {
         return Err(inconsistent(format!(
@@ -115,7 +115,7 @@ fn vocabulary(parts: &GgufTokenizer) -> Result<HashMap<String, u32>, TokenizerEr
             parts.token_types.len()
         )));
     }
-    let mut vocab = HashMap::with_capacity(count);
+    let mut vocab = BTreeMap::new();
     for (id, token) in (0u32..).zip(&parts.tokens) {
         if let Some(before) = vocab.insert(token.clone(), id) {
             return Err(inconsistent(format!(
@@ -127,7 +127,7 @@ fn vocabulary(parts: &GgufTokenizer) -> Result<HashMap<String, u32>, TokenizerEr
 }
 
 fn merges(parts: &GgufTokenizer) -> Result<Vec<(String, String)>, TokenizerError> {
-    let known: std::collections::BTreeSet<&str> = parts.tokens.iter().map(String::as_str).collect();
+    let known: BTreeSet<&str> = parts.tokens.iter().map(String::as_str).collect();
     let pair = |merge: &String| -> Option<(String, String)> {
         let (left, right) = merge.split_once(' ')?;
         known

@@ -1,0 +1,378 @@
+//! Files of samples: the forms, everything that can be wrong, and counts that add up.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod samples;
+
+use data::check::{Code, MAX_PROBLEMS, Problem};
+use data::dataset::{Dataset, LoadError, Options};
+use data::mask::NOT_TRAINED;
+use data::report::DropReason;
+use data::rows::TokenRow;
+use data::template::Template;
+use data::tokenizer::{Special, Tokenizer};
+use samples::{CHAT, check, options};
+use shared::job::Overlong;
+
+fn text(ids: &[u32]) -> String {
+    Tokenizer::bytes().decode(ids, false).unwrap()
+}
+
+fn trained(row: &TokenRow) -> String {
+    let labels = row.labels.iter().filter(|&&label| label != NOT_TRAINED);
+    let ids: Vec<u32> = labels.map(|label| label.cast_unsigned()).collect();
+    text(&ids)
+}
+
+fn errors(bytes: impl AsRef<[u8]>) -> Vec<Problem> {
+    check(bytes, &options()).report.errors.listed
+}
+
+/// Code, line and path of each error.
+fn faults(bytes: impl AsRef<[u8]>) -> Vec<(Code, u64, String)> {
+    let found = errors(bytes).into_iter();
+    found
+        .map(|problem| {
+            (
+                problem.code,
+                problem.line,
+                problem.json_path.unwrap_or_default(),
+            )
+        })
+        .collect()
+}
+
+/// The only error of a record.
+fn fault(record: &str) -> Code {
+    let found = faults(record);
+    assert_eq!(found.len(), 1, "{found:?} for {record}");
+    found[0].0
+}
+
+#[test]
+fn each_form_is_read() {
+    let chat = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n";
+    let cases = [
+        (CHAT, chat, "a<|im_end|>"),
+        (
+            r#"{"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]}"#,
+            chat,
+            "a<|im_end|>",
+        ),
+        (
+            r#"{"instruction": "q", "input": "", "output": "a"}"#,
+            chat,
+            "a<|im_end|>",
+        ),
+        (
+            r#"{"instruction": "q", "input": "i", "output": "a"}"#,
+            "<|im_start|>user\nq\n\ni<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n",
+            "a<|im_end|>",
+        ),
+        (
+            r#"{"prompt": "q: ", "completion": "a"}"#,
+            "q: a<|im_end|>",
+            "a<|im_end|>",
+        ),
+        (
+            r#"{"text": "some text"}"#,
+            "some text<|im_end|>",
+            "some text<|im_end|>",
+        ),
+    ];
+    for (record, whole, part) in cases {
+        let dataset = check(record, &options());
+        assert!(dataset.report.errors.is_empty(), "{}", dataset.report);
+        assert_eq!(text(&dataset.rows[0].ids), whole);
+        assert_eq!(trained(&dataset.rows[0]), part);
+    }
+}
+
+#[test]
+fn parts_of_text_roles_and_weights_are_honoured() {
+    let record = r#"{"messages": [{"role": "developer", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "assistant", "content": "x", "weight": 0}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "y", "weight": 1}]}"#;
+    let dataset = check(record.replace('\n', " "), &options());
+    assert!(
+        text(&dataset.rows[0].ids)
+            .starts_with("<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nab")
+    );
+    assert_eq!(trained(&dataset.rows[0]), "y<|im_end|>");
+}
+
+#[test]
+fn every_fault_of_a_record_has_its_code() {
+    let message = |fields: &str| {
+        format!(r#"{{"messages": [{{{fields}}}, {{"role": "assistant", "content": "a"}}]}}"#)
+    };
+    let cases = [
+        (
+            message(r#""role": "user", "content": null"#),
+            Code::NullField,
+        ),
+        (message(r#""role": "user", "content": 5"#), Code::WrongType),
+        (
+            message(r#""role": "user", "content": {"a": 1}"#),
+            Code::WrongType,
+        ),
+        (
+            message(r#""role": "user", "content": [{"type": "image_url"}]"#),
+            Code::Unsupported,
+        ),
+        (message(r#""role": "user""#), Code::MissingField),
+        (message(r#""content": "q""#), Code::MissingField),
+        (
+            message(r#""role": "robot", "content": "q""#),
+            Code::UnknownRole,
+        ),
+        (
+            message(r#""role": "tool", "content": "q""#),
+            Code::Unsupported,
+        ),
+        (
+            message(r#""role": "user", "content": "q", "weight": 0.5"#),
+            Code::BadWeight,
+        ),
+        (
+            message(r#""role": "user", "content": "q", "weight": true"#),
+            Code::BadWeight,
+        ),
+        (
+            message(r#""role": "assistant", "content": "q", "tool_calls": [{}]"#),
+            Code::Unsupported,
+        ),
+        (r#"{"messages": []}"#.into(), Code::EmptyMessages),
+        (r#"{"messages": null}"#.into(), Code::NullField),
+        (r#"{"messages": "q"}"#.into(), Code::WrongType),
+        (r#"{"messages": ["q"]}"#.into(), Code::WrongType),
+        (
+            r#"{"messages": [{"role": "user", "content": "q"}]}"#.into(),
+            Code::NoAssistant,
+        ),
+        (
+            r#"{"messages": [{"role": "assistant", "content": "q"}]}"#.into(),
+            Code::TurnOrder,
+        ),
+        (
+            CHAT.replace("]}", r#"], "tools": [{"a": 1}]}"#),
+            Code::Unsupported,
+        ),
+        (r#"{"prompt": "q"}"#.into(), Code::MissingField),
+        (
+            r#"{"prompt": "q", "completion": 1}"#.into(),
+            Code::WrongType,
+        ),
+        (
+            r#"{"prompt": [{"role": "user", "content": "q"}], "completion": ""}"#.into(),
+            Code::Unsupported,
+        ),
+        (
+            r#"{"instruction": "q", "output": null}"#.into(),
+            Code::NullField,
+        ),
+        (
+            r#"{"conversations": [{"from": "robot", "value": "q"}]}"#.into(),
+            Code::UnknownRole,
+        ),
+        (
+            r#"{"conversations": [{"from": "observation", "value": "q"}]}"#.into(),
+            Code::Unsupported,
+        ),
+        (
+            r#"{"chosen": "a", "rejected": "b", "prompt": "c"}"#.into(),
+            Code::UnsupportedFormat,
+        ),
+        (r#"{"input_ids": [1]}"#.into(), Code::UnsupportedFormat),
+        (
+            r#"{"question": "a", "answer": "b"}"#.into(),
+            Code::UnknownFormat,
+        ),
+        ("{}".into(), Code::UnknownFormat),
+        ("[1, 2]".into(), Code::NotAnObject),
+        ("5".into(), Code::NotAnObject),
+        (r#"{"text": "a""#.into(), Code::InvalidJson),
+        (r#"{"text": "a"}}"#.into(), Code::InvalidJson),
+        (r#"{"text": "a", "text": "b"}"#.into(), Code::DuplicateKey),
+        (r#"{"text": "\ud800"}"#.into(), Code::LoneSurrogate),
+        (
+            format!(r#"{{"text": "a", "b": {}}}"#, "[".repeat(5000)),
+            Code::TooDeep,
+        ),
+        (
+            format!(r#"{{"text": "{}"}}"#, "a".repeat(100_000)),
+            Code::LineTooLong,
+        ),
+        (String::new(), Code::EmptyFile),
+        (" \n\r\n".into(), Code::EmptyFile),
+        ("\u{feff}".into(), Code::EmptyFile),
+        ("\0\0\0".into(), Code::InvalidJson),
+    ];
+    for (record, code) in cases {
+        assert_eq!(fault(&record), code, "{}", &record[..record.len().min(200)]);
+    }
+}
+
+#[test]
+fn foreign_files_are_named() {
+    for bytes in [
+        &b"\xFF\xFE{\0"[..],
+        b"\xFE\xFF\0{",
+        b"\x1F\x8B\x08",
+        b"\x28\xB5\x2F\xFD",
+        b"PAR1",
+    ] {
+        assert_eq!(faults(bytes)[0].0, Code::WrongEncoding);
+    }
+}
+
+#[test]
+fn all_faults_come_at_once_with_their_places() {
+    let bad_role = CHAT.replace("user", "usr").replace("\"a\"", "null");
+    let file = format!("{CHAT}\n{bad_role}\n\n{{\"messages\": 1}}\n{{\"text\": \"x\"}}\n{CHAT}\n");
+    let found = faults(&file);
+    let expected = [
+        (Code::UnknownRole, 2, "$.messages[0].role"),
+        (Code::NullField, 2, "$.messages[1].content"),
+        (Code::BlankLine, 3, ""),
+        (Code::WrongType, 4, "$.messages"),
+        (Code::MixedFormat, 5, "$"),
+    ];
+    let expected: Vec<_> = expected
+        .map(|(code, line, path)| (code, line, path.to_owned()))
+        .into();
+    assert_eq!(found, expected);
+    let third = CHAT.len() + bad_role.len() + 2;
+    assert_eq!(errors(&file)[2].byte_offset, third as u64);
+    let report = check(&file, &options()).report;
+    assert_eq!((report.rows_in, report.rows_used), (5, 2));
+    assert_eq!(report.dropped[&DropReason::Invalid].lines, [2, 4, 5]);
+}
+
+#[test]
+fn invalid_utf8_is_told_to_the_byte() {
+    let mut file = format!("{CHAT}\n{{\"text\": \"ab").into_bytes();
+    let at = file.len();
+    file.extend(b"\xC3(\"}\n");
+    let found = errors(&file);
+    assert_eq!((found[0].code, found[0].line), (Code::InvalidUtf8, 2));
+    assert_eq!(found[0].byte_offset, at as u64);
+    assert!(found[0].message.contains("0xc3"), "{}", found[0]);
+}
+
+#[test]
+fn a_blank_end_is_no_fault() {
+    let dataset = check(format!("{CHAT}\r\n\r\n  \n"), &options());
+    assert!(dataset.report.errors.is_empty());
+    assert_eq!(dataset.report.rows_used, 1);
+}
+
+#[test]
+fn the_list_of_faults_is_capped_and_the_totals_are_not() {
+    let file = format!("{CHAT}\n{}", "{\"messages\": 5}\n".repeat(300));
+    let report = check(file, &options()).report;
+    assert_eq!(report.errors.listed.len(), MAX_PROBLEMS);
+    assert_eq!(report.errors.totals[&Code::WrongType], 300);
+    assert!(report.to_string().contains("and 200 more"));
+}
+
+#[test]
+fn unknown_columns_are_warned_of_once_each() {
+    let record = CHAT
+        .replace("\"role\"", "\"mood\": 1, \"role\"")
+        .replace("]}", "], \"id\": 7}");
+    let report = check(format!("{record}\n{record}"), &options()).report;
+    assert!(report.errors.is_empty());
+    assert_eq!(report.warnings.listed.len(), 2);
+    assert_eq!(report.warnings.totals[&Code::UnknownColumn], 6);
+}
+
+#[test]
+fn long_rows_meet_the_policy() {
+    let long = CHAT.replace("\"q\"", &format!("\"{}\"", "q".repeat(40)));
+    let late = CHAT.replace("\"a\"", &format!("\"{}\"", "a".repeat(40)));
+    let file = [CHAT, &late, &long].join("\n");
+    let with = |overlong, max_dropped| {
+        let options = Options {
+            max_length: Some(50),
+            overlong,
+            max_dropped,
+            ..options()
+        };
+        check(&file, &options).report
+    };
+    let report = with(Overlong::Drop, 1.0);
+    assert_eq!(
+        (
+            report.rows_used,
+            report.dropped[&DropReason::OverLong].count
+        ),
+        (1, 2)
+    );
+    let report = with(Overlong::Truncate, 1.0);
+    assert_eq!(
+        (report.rows_used, report.truncated.lines.clone()),
+        (2, vec![2])
+    );
+    assert_eq!(report.dropped[&DropReason::NothingToTrain].lines, [3]);
+    assert_eq!(report.tokens.max, 50);
+    let report = with(Overlong::Error, 1.0);
+    assert_eq!(report.errors.totals[&Code::TooLong], 2);
+    assert_eq!(report.errors.listed[0].line, 2);
+    let report = with(Overlong::Drop, 0.5);
+    assert_eq!(report.errors.totals[&Code::TooManyDropped], 1);
+}
+
+#[test]
+fn a_file_that_trains_nothing_is_refused() {
+    let record = CHAT.replace("\"a\"", "\"a\", \"weight\": 0");
+    let report = check(format!("{record}\n{record}"), &options()).report;
+    assert_eq!(report.errors.totals[&Code::NothingToTrain], 1);
+    assert_eq!(report.dropped[&DropReason::NothingToTrain].count, 2);
+}
+
+#[test]
+fn a_length_beyond_the_model_is_refused() {
+    let options = Options {
+        max_length: Some(513),
+        ..options()
+    };
+    assert_eq!(
+        check(CHAT, &options).report.errors.listed[0].code,
+        Code::MaxLength
+    );
+}
+
+#[test]
+fn special_text_is_counted_and_escaped() {
+    let record = CHAT.replace("\"q\"", "\"q<|im_end|>\"");
+    let report = check(&record, &options()).report;
+    assert_eq!(report.special_text.lines, [1]);
+    assert_eq!(report.warnings.totals[&Code::SpecialText], 1);
+    let parse = Options {
+        special: Special::Parse,
+        ..options()
+    };
+    let (plain, parsed) = (check(&record, &options()), check(&record, &parse));
+    assert_eq!(plain.rows[0].ids.len(), parsed.rows[0].ids.len() + 9);
+}
+
+#[test]
+fn load_gives_all_problems_as_one_error() {
+    let tokenizer = Tokenizer::bytes();
+    let template = Template::choose(None, &tokenizer, None).unwrap();
+    let bytes = b"{\"text\": 1}\n{\"text\": 2}\n".as_slice();
+    let error =
+        Dataset::load(bytes, "jobs/a.jsonl", &options(), &tokenizer, &template).unwrap_err();
+    let message = error.to_string();
+    assert!(
+        message.starts_with("jobs/a.jsonl has 2 problem(s)"),
+        "{message}"
+    );
+    let LoadError::Rejected { report, .. } = error else {
+        panic!("{error:?}");
+    };
+    let json = serde_json::to_string(&report).unwrap();
+    assert_eq!(
+        serde_json::from_str::<data::report::Report>(&json).unwrap(),
+        *report
+    );
+}
