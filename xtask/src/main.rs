@@ -61,7 +61,7 @@ struct BenchPeer {
     #[arg(long, value_name = "FILE")]
     spotmux: Option<PathBuf>,
     /// Model that both sides read: folder, GGUF file or pulled name
-    #[arg(long, default_value = "SmolLM2-135M-Instruct")]
+    #[arg(long, default_value = "smollm2-135m-instruct")]
     model: String,
     /// Compute threads of ours and of each of their processes
     #[arg(long, default_value_t = 2)]

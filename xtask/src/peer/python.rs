@@ -26,8 +26,8 @@ pub(super) fn find(named: Option<&Path>) -> Result<PathBuf> {
     bail!(
         "{} has no PEFT library ({reason}).\n\
          Several gigabytes install it:\n  \
-         python3 -m venv peer && peer/bin/pip install torch transformers peft safetensors\n  \
-         cargo xtask bench-peer --python peer/bin/python",
+         python3 -m venv ~/peft && ~/peft/bin/pip install torch transformers peft safetensors\n  \
+         cargo xtask bench-peer --python ~/peft/bin/python",
         python.display()
     )
 }

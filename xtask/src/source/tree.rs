@@ -109,7 +109,8 @@ fn walk(root: &Path, folder: &Path, paths: &mut Vec<String>) -> Result<(), ReadE
         let full = root.join(&path);
         if full.is_dir() {
             let skipped = name.starts_with('.') || name == "target" || name == "node_modules";
-            if !skipped && !full.is_symlink() {
+            let foreign = full.is_symlink() || full.join("pyvenv.cfg").exists();
+            if !skipped && !foreign {
                 walk(root, &path, paths)?;
             }
         } else if SOURCES
