@@ -1,2 +1,78 @@
-//! cli
-fn main() {}
+//! The `spotmux` command: prints what [`run`] comes to and exits with its code.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod exit;
+mod interrupt;
+mod progress;
+mod render;
+mod settings;
+mod store;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use args::{Args, Command, ModelCommand};
+use exit::{Exit, Failure};
+use render::Output;
+use settings::Settings;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let settings = Settings::from_environment();
+    let output = Output::new(args.json, args.quiet);
+    log_to_stderr(settings.log.as_deref());
+    let exit = match run(&args.command, &settings, &output) {
+        Ok(exit) => exit,
+        Err(failure) => {
+            tell(&failure, &output);
+            failure.exit
+        }
+    };
+    ExitCode::from(exit.code())
+}
+
+fn run(command: &Command, settings: &Settings, output: &Output) -> Result<Exit, Failure> {
+    match command {
+        Command::Model(ModelCommand::Pull(args)) => {
+            commands::model_pull::run(args, settings, output)
+        }
+        _ => Err(Failure::new(Exit::Internal, "not wired")),
+    }
+}
+
+/// Says why it failed: to people on standard error, to programs as a last line on standard output.
+fn tell(failure: &Failure, output: &Output) {
+    if failure.exit == Exit::Done {
+        return;
+    }
+    let message = failure.message();
+    if output.json() {
+        let value = serde_json::json!({
+            "event": "error",
+            "exit_code": failure.exit.code(),
+            "message": message,
+            "hints": failure.hints,
+        });
+        // Standard output may be what failed.
+        let _ = output.event(&value);
+    }
+    eprintln!("error: {message}");
+    for hint in &failure.hints {
+        eprintln!("  hint: {hint}");
+    }
+}
+
+fn log_to_stderr(filter: Option<&str>) {
+    let filter =
+        EnvFilter::try_new(filter.unwrap_or("warn")).unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .init();
+}

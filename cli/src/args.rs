@@ -1,0 +1,115 @@
+//! The command line: one tree, with an example for everything.
+
+mod adapter;
+mod bench;
+mod data;
+mod model;
+mod train;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) use adapter::{AdapterCommand, ImportArgs, InspectAdapterArgs, MergeArgs, MergedFormat};
+pub(crate) use bench::{BenchCommand, BenchTrainArgs};
+pub(crate) use data::{CheckArgs, DataCommand, LongRows};
+pub(crate) use model::{InspectArgs, ModelCommand, PullArgs, TinyArgs};
+pub(crate) use train::{DemoArgs, GenerateArgs, TrainArgs};
+
+const EXIT_CODES: &str = "\
+Examples:
+  spotmux demo
+  spotmux model pull smollm2-135m-instruct
+  spotmux data check support.jsonl --model smollm2-135m-instruct
+  spotmux train jobs.toml
+  spotmux generate --model smollm2-135m-instruct --adapter adapters/support 'Where is my parcel?'
+
+Exit codes:
+  0    done
+  1    internal: a fault of spotmux or of the machine
+  2    usage: the command line is wrong
+  3    bad input: a job, a data set, an adapter or a model is wrong
+  4    not found: a model or file is absent, or could not be fetched
+  5    would not fit: more memory is needed than there is
+  6    at least one job was set aside because its numbers stopped being finite
+  130  interrupted; what was trained is saved
+
+Environment:
+  SPOTMUX_CACHE   fetched models are kept in $SPOTMUX_CACHE/spotmux/models
+                  (absent: $XDG_CACHE_HOME, then ~/.cache)
+  SPOTMUX_PYTHON  the Python whose pip fetches packages (absent: python3)
+  SPOTMUX_LOG     what is logged, such as debug or gpu_actor=trace (absent: warn)
+  HF_TOKEN        key for gated models of the model hub; HF_HOME and HF_ENDPOINT are heeded too
+  NO_COLOR        no colours";
+
+/// Trains many fine-tuning jobs at once on one frozen language model.
+///
+/// Results go to standard output, progress and remarks to standard error.
+#[derive(Debug, Parser)]
+#[command(name = "spotmux", version, after_help = EXIT_CODES, propagate_version = true)]
+#[command(arg_required_else_help = true, max_term_width = 100)]
+pub(crate) struct Args {
+    /// Results as JSON, one object a line; no progress, no remarks
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// No progress and no remarks
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Fetches a small model, trains several jobs together and compares answers before and after
+    Demo(DemoArgs),
+    /// Trains the jobs of a file; started again, it resumes
+    Train(TrainArgs),
+    /// Writes text with a model, with or without an adapter
+    Generate(GenerateArgs),
+    /// Looks at data sets
+    #[command(subcommand)]
+    Data(DataCommand),
+    /// Fetches, describes and makes models
+    #[command(subcommand)]
+    Model(ModelCommand),
+    /// Describes, merges and takes in adapters
+    #[command(subcommand)]
+    Adapter(AdapterCommand),
+    /// Measures
+    #[command(subcommand)]
+    Bench(BenchCommand),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_tree_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example_and_a_sentence() {
+        let mut open = vec![Args::command()];
+        while let Some(command) = open.pop() {
+            let name = command.get_name().to_owned();
+            assert!(
+                command.get_about().is_some(),
+                "{name} says nothing about itself"
+            );
+            let after = command.get_after_help().map(ToString::to_string);
+            if !command.has_subcommands() {
+                let text = after.unwrap_or_default();
+                assert!(
+                    text.contains("Examples:\n  spotmux "),
+                    "{name} has no example"
+                );
+            }
+            open.extend(command.get_subcommands().cloned());
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Describing, merging and taking in adapters.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// What to do with an adapter.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AdapterCommand {
+    /// Describes an adapter: method, sizes, tensors
+    Inspect(InspectAdapterArgs),
+    /// Adds an adapter to a model's weights and writes the sum as a model of its own, in 16 bits
+    Merge(MergeArgs),
+    /// Takes in an adapter made elsewhere: checks every tensor against a model, and writes it anew
+    Import(ImportArgs),
+}
+
+const INSPECT: &str = "\
+Examples:
+  spotmux adapter inspect adapters/support
+  spotmux adapter inspect adapters/support --model smollm2-135m-instruct --json";
+
+/// Arguments of `spotmux adapter inspect`.
+#[derive(Debug, Args)]
+#[command(after_help = INSPECT)]
+pub(crate) struct InspectAdapterArgs {
+    /// OUTPUT/NAME of a job, or any folder in the PEFT layout
+    #[arg(value_name = "DIR")]
+    pub(crate) adapter: PathBuf,
+    /// Checks that it fits this model
+    #[arg(long, short, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+}
+
+const MERGE: &str = "\
+Examples:
+  spotmux adapter merge adapters/support --model smollm2-135m-instruct --output support-merged
+  spotmux adapter merge adapters/support --model smollm2-135m-instruct --output m --format f16
+
+LoRA (with rsLoRA, LoRA+ and DoRA), IA3, BitFit and diff pruning can be merged; prompts, prefixes and bottleneck
+layers are no weights of the model. The loss of precision is measured and reported.";
+
+/// Arguments of `spotmux adapter merge`.
+#[derive(Debug, Args)]
+#[command(after_help = MERGE)]
+pub(crate) struct MergeArgs {
+    /// OUTPUT/NAME of a job, or any folder in the PEFT layout
+    #[arg(value_name = "DIR")]
+    pub(crate) adapter: PathBuf,
+    /// The model it was trained on: a folder, a .gguf file or the name of a fetched one
+    #[arg(long, short, value_name = "MODEL")]
+    pub(crate) model: String,
+    /// Folder to write; it must not be there yet
+    #[arg(long, short, value_name = "DIR")]
+    pub(crate) output: PathBuf,
+    /// Number format of the merged weights
+    #[arg(long, value_enum, default_value_t = MergedFormat::Bf16)]
+    pub(crate) format: MergedFormat,
+}
+
+/// Number format of merged weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MergedFormat {
+    /// 8 bits of mantissa, range of f32
+    Bf16,
+    /// 11 bits of mantissa, largest 65504
+    F16,
+}
+
+const IMPORT: &str = "\
+Examples:
+  spotmux adapter import from-peft --model smollm2-135m-instruct --output adapters/taken-in
+  spotmux adapter import from-peft --model smollm2-135m-instruct --check";
+
+/// Arguments of `spotmux adapter import`.
+#[derive(Debug, Args)]
+#[command(after_help = IMPORT)]
+pub(crate) struct ImportArgs {
+    /// Folder with adapter_config.json and adapter_model.safetensors
+    #[arg(value_name = "DIR")]
+    pub(crate) adapter: PathBuf,
+    /// The model it belongs to
+    #[arg(long, short, value_name = "MODEL")]
+    pub(crate) model: String,
+    /// Folder to write; it must not be there yet
+    #[arg(long, short, value_name = "DIR", required_unless_present = "check")]
+    pub(crate) output: Option<PathBuf>,
+    /// Checks only, writes nothing
+    #[arg(long)]
+    pub(crate) check: bool,
+}

@@ -1,0 +1,234 @@
+//! What people and programs see: results on standard output, talk on standard error.
+//!
+//! With `--json` each result is one JSON object a line and the talk is silent, so that a program reads standard
+//! output alone.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+/// Where results and talk go.
+#[derive(Debug)]
+pub(crate) struct Output {
+    json: bool,
+    quiet: bool,
+}
+
+impl Output {
+    /// `json` for programs; `quiet` leaves out the talk.
+    pub(crate) fn new(json: bool, quiet: bool) -> Self {
+        Self { json, quiet }
+    }
+
+    /// Whether a program reads.
+    pub(crate) fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether talk is wanted.
+    pub(crate) fn talks(&self) -> bool {
+        !self.json && !self.quiet
+    }
+
+    /// Whether a person watches: then progress may draw over itself.
+    pub(crate) fn watched(&self) -> bool {
+        self.talks() && io::stderr().is_terminal()
+    }
+
+    /// Shows a result: `text` for people, `value` for programs.
+    ///
+    /// # Errors
+    /// When standard output is closed or full.
+    pub(crate) fn result(&self, value: &impl Serialize, text: &str) -> io::Result<()> {
+        if self.json {
+            return self.line(&serde_json::to_string(value).map_err(io::Error::other)?);
+        }
+        self.line(text.trim_end_matches('\n'))
+    }
+
+    /// Shows an event to programs only.
+    ///
+    /// # Errors
+    /// When standard output is closed or full.
+    pub(crate) fn event(&self, value: &impl Serialize) -> io::Result<()> {
+        if self.json {
+            self.line(&serde_json::to_string(value).map_err(io::Error::other)?)?;
+        }
+        Ok(())
+    }
+
+    /// Writes text as it comes, without a line's end.
+    ///
+    /// # Errors
+    /// When standard output is closed or full.
+    pub(crate) fn stream(&self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+
+    fn line(&self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "{text}")?;
+        out.flush()
+    }
+
+    /// Says something in passing.
+    pub(crate) fn note(&self, text: impl AsRef<str>) {
+        if self.talks() {
+            eprintln!("{}", text.as_ref());
+        }
+    }
+
+    /// Names the commands that are useful now.
+    pub(crate) fn next(&self, commands: &[String]) {
+        if self.talks() && !commands.is_empty() {
+            eprintln!("\nNext:");
+            for command in commands {
+                eprintln!("  {command}");
+            }
+        }
+    }
+}
+
+/// How a column is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table of text cells.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    heads: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns.
+    pub(crate) fn new(heads: &[(&'static str, Align)]) -> Self {
+        Self {
+            heads: heads.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row, a cell a column.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// The table as lines; columns two spaces apart, nothing behind the last one.
+    pub(crate) fn text(&self) -> String {
+        let heads: Vec<String> = self
+            .heads
+            .iter()
+            .map(|(head, _)| (*head).to_owned())
+            .collect();
+        let all = || std::iter::once(&heads).chain(&self.rows);
+        let widths: Vec<usize> = (0..heads.len())
+            .map(|column| {
+                let cells = all().filter_map(|row| row.get(column));
+                cells.map(|cell| width(cell)).max().unwrap_or(0)
+            })
+            .collect();
+        let mut text = String::new();
+        for row in all() {
+            let mut line = String::new();
+            for ((cell, width_of_column), (_, align)) in row.iter().zip(&widths).zip(&self.heads) {
+                let space = " ".repeat(width_of_column - width(cell));
+                let gap = if line.is_empty() { "" } else { "  " };
+                let _ = match align {
+                    Align::Left => write!(line, "{gap}{cell}{space}"),
+                    Align::Right => write!(line, "{gap}{space}{cell}"),
+                };
+            }
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text
+    }
+}
+
+/// Columns a terminal uses: wide letters take two, so that Korean lines up.
+fn width(text: &str) -> usize {
+    console::measure_text_width(text)
+}
+
+/// Lines of `name  value`, names padded alike.
+pub(crate) fn facts(pairs: &[(&str, String)]) -> String {
+    let longest = pairs.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
+    let mut text = String::new();
+    for (name, value) in pairs {
+        let space = " ".repeat(longest - width(name));
+        let _ = writeln!(text, "{name}{space}  {value}");
+    }
+    text
+}
+
+/// Bytes in a unit that people read: `512 B`, `93.8 MiB`.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let (mut value, mut unit) = (count as f64 / 1024.0, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// A count with its thousands apart: `134,515,008`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A path or text as one word of a shell.
+pub(crate) fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/=:,+@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_with_wide_letters() {
+        let mut table = Table::new(&[("job", Align::Left), ("loss", Align::Right)]);
+        table.row(["서울".into(), "1.5".into()]);
+        table.row(["style".into(), "10.25".into()]);
+        assert_eq!(table.text(), "job     loss\n서울     1.5\nstyle  10.25\n");
+    }
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(98_362_432), "93.8 MiB");
+        assert_eq!(count(134_515_008), "134,515,008");
+        assert_eq!(count(7), "7");
+    }
+
+    #[test]
+    fn a_shell_reads_the_word_back() {
+        assert_eq!(shell_word("a/b-1.toml"), "a/b-1.toml");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
+}

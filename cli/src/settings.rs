@@ -1,0 +1,70 @@
+//! What the environment says: the one place that reads it.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Folder under which `spotmux/models` is kept; absent: `$XDG_CACHE_HOME`, then `~/.cache`.
+pub(crate) const CACHE: &str = "SPOTMUX_CACHE";
+/// The Python interpreter whose pip fetches packages; absent: `python3`.
+pub(crate) const PYTHON: &str = "SPOTMUX_PYTHON";
+/// What is logged, such as `debug` or `gpu_actor=trace`; absent: warnings.
+pub(crate) const LOG: &str = "SPOTMUX_LOG";
+/// Key for gated models of the model hub.
+pub(crate) const HUB_TOKEN: &str = "HF_TOKEN";
+
+/// The environment of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    /// Folder of fetched models, if one can be named.
+    pub(crate) models: Option<PathBuf>,
+    /// Python interpreter.
+    pub(crate) python: OsString,
+    /// Log filter.
+    pub(crate) log: Option<String>,
+    /// Key for gated models.
+    pub(crate) hub_token: Option<String>,
+}
+
+impl Settings {
+    /// Reads the process environment.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the command line is the shell that reads the environment, here and nowhere else"
+    )]
+    pub(crate) fn from_environment() -> Self {
+        Self::read(|name| env::var_os(name).filter(|value| !value.is_empty()))
+    }
+
+    fn read(get: impl Fn(&str) -> Option<OsString>) -> Self {
+        let base = get(CACHE)
+            .or_else(|| get("XDG_CACHE_HOME"))
+            .map(PathBuf::from)
+            .or_else(|| get("HOME").map(|home| PathBuf::from(home).join(".cache")));
+        Self {
+            models: base.map(|base| base.join("spotmux").join("models")),
+            python: get(PYTHON).unwrap_or_else(|| "python3".into()),
+            log: get(LOG).and_then(|text| text.into_string().ok()),
+            hub_token: get(HUB_TOKEN).and_then(|text| text.into_string().ok()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn models(variables: &[(&str, &str)]) -> Option<PathBuf> {
+        let find = |name: &str| variables.iter().find(|(key, _)| *key == name);
+        Settings::read(|name| find(name).map(|(_, value)| value.into())).models
+    }
+
+    #[test]
+    fn the_cache_is_ours_then_the_desktops_then_home() {
+        let all = [(CACHE, "/a"), ("XDG_CACHE_HOME", "/b"), ("HOME", "/c")];
+        assert_eq!(models(&all), Some("/a/spotmux/models".into()));
+        assert_eq!(models(&all[1..]), Some("/b/spotmux/models".into()));
+        assert_eq!(models(&all[2..]), Some("/c/.cache/spotmux/models".into()));
+        assert_eq!(models(&[]), None);
+    }
+}

@@ -1,0 +1,330 @@
+//! One fetched model on disk, and how it gets there whole.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::hash;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::render;
+
+const RECORD: &str = "entry.json";
+const VERSION: u32 = 1;
+/// Models up to this size have their hashes checked on every use, larger ones their sizes.
+const HASHED_ON_USE: u64 = 512 << 20;
+
+/// A fetched model.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    version: u32,
+    /// The name it was asked for by.
+    pub(crate) name: String,
+    /// Where it came from.
+    pub(crate) source: String,
+    /// Its licence, where known.
+    pub(crate) licence: Option<String>,
+    revision: Option<String>,
+    /// Folder of the files, when it is not the entry's own.
+    folder: Option<PathBuf>,
+    /// What to open inside the folder; absent: the folder.
+    open: Option<PathBuf>,
+    /// Its files.
+    pub(crate) files: Vec<FileRecord>,
+    #[serde(skip)]
+    place: PathBuf,
+}
+
+/// A file of a fetched model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileRecord {
+    /// Name inside the folder.
+    pub(crate) name: String,
+    /// Size.
+    pub(crate) bytes: u64,
+    /// SHA-256 in hexadecimal.
+    pub(crate) sha256: String,
+}
+
+/// What a pull came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Pulled {
+    /// The model.
+    pub(crate) entry: Entry,
+    /// Whether it was fetched now.
+    pub(crate) fresh: bool,
+}
+
+impl Entry {
+    /// A model whose one file lies in the entry's folder.
+    pub(super) fn of_file(name: &str, source: String, licence: &str, file: FileRecord) -> Self {
+        Self {
+            version: VERSION,
+            name: name.into(),
+            source,
+            licence: Some(licence.into()),
+            revision: None,
+            folder: None,
+            open: Some(PathBuf::from(&file.name)),
+            files: vec![file],
+            place: PathBuf::new(),
+        }
+    }
+
+    /// A model whose files lie in a folder of another cache.
+    pub(super) fn elsewhere(
+        name: &str,
+        source: String,
+        revision: &str,
+        folder: PathBuf,
+        files: Vec<FileRecord>,
+    ) -> Self {
+        let only_gguf = files.iter().find(|file| file.name.ends_with(".gguf"));
+        Self {
+            version: VERSION,
+            name: name.into(),
+            source,
+            licence: None,
+            revision: Some(revision.into()),
+            open: only_gguf.map(|file| PathBuf::from(&file.name)),
+            folder: Some(folder),
+            files,
+            place: PathBuf::new(),
+        }
+    }
+
+    /// Branch, tag or commit it was asked for by.
+    pub(super) fn revision(&self) -> Option<&str> {
+        self.revision.as_deref()
+    }
+
+    /// What to open.
+    pub(crate) fn model(&self) -> PathBuf {
+        let folder = self.folder.as_ref().unwrap_or(&self.place);
+        match &self.open {
+            Some(open) => folder.join(open),
+            None => folder.clone(),
+        }
+    }
+
+    /// Size of all files in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Checks size and hash of every file.
+    ///
+    /// # Errors
+    /// [`Exit::BadInput`] naming the file that is absent or changed.
+    pub(crate) fn verify(&self) -> Result<(), Failure> {
+        self.check(true)
+    }
+
+    /// The same, with sizes only where hashing would take seconds.
+    ///
+    /// # Errors
+    /// [`Exit::BadInput`] naming the file that is absent or changed.
+    pub(crate) fn verify_on_use(&self) -> Result<(), Failure> {
+        self.check(self.bytes() <= HASHED_ON_USE)
+    }
+
+    fn check(&self, hashes: bool) -> Result<(), Failure> {
+        let folder = self.folder.as_ref().unwrap_or(&self.place);
+        let again = format!(
+            "fetch it again: spotmux model pull {}",
+            render::shell_word(&self.name)
+        );
+        let wrong = |message: String| Failure::new(Exit::BadInput, message).hint(again.clone());
+        for file in &self.files {
+            let path = folder.join(&file.name);
+            let size = fs::metadata(&path)
+                .map_err(|error| {
+                    wrong(format!(
+                        "{} of model {}: {error}",
+                        path.display(),
+                        self.name
+                    ))
+                })?
+                .len();
+            if size != file.bytes {
+                let (name, want) = (path.display(), file.bytes);
+                return Err(wrong(format!(
+                    "{name} has {size} bytes, {want} were fetched: it was changed"
+                )));
+            }
+            if hashes {
+                let (_, found) = hash::file(&path)
+                    .map_err(|error| wrong(format!("{}: {error}", path.display())))?;
+                if found != file.sha256 {
+                    let (name, want) = (path.display(), &file.sha256);
+                    return Err(wrong(format!(
+                        "{name} has SHA-256 {found}, fetched was {want}: it was changed"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the entry off the disk (files in another cache stay).
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(super) fn remove(&self) -> Result<(), Failure> {
+        fs::remove_dir_all(&self.place)
+            .map_err(|error| anyhow::anyhow!("cannot remove {}: {error}", self.place.display()))
+            .or_exit(Exit::Internal)
+    }
+}
+
+/// The entry of a key, if there is one.
+///
+/// # Errors
+/// When its record cannot be read.
+pub(super) fn open(models: &Path, key: &str) -> Result<Option<Entry>, Failure> {
+    let place = models.join(key);
+    let path = place.join(RECORD);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            return Err(Failure::new(
+                Exit::BadInput,
+                format!("cannot read {}: {error}", path.display()),
+            ));
+        }
+    };
+    let broken = |why: String| {
+        Failure::new(
+            Exit::BadInput,
+            format!(
+                "{} is not a record of a fetched model: {why}",
+                path.display()
+            ),
+        )
+        .hint(format!(
+            "remove {} and fetch the model again",
+            place.display()
+        ))
+    };
+    let mut entry: Entry =
+        serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+    if entry.version != VERSION {
+        return Err(broken(format!(
+            "version {} is not {VERSION}",
+            entry.version
+        )));
+    }
+    entry.place = place;
+    Ok(Some(entry))
+}
+
+/// Makes an entry: filled in a folder beside, synced, then renamed into place.
+///
+/// # Errors
+/// What `fill` says, or that the system refuses to write; nothing half written stays.
+pub(super) fn install(
+    models: &Path,
+    key: &str,
+    fill: impl FnOnce(&Path) -> Result<Entry, Failure>,
+) -> Result<Entry, Failure> {
+    let refused = |error: std::io::Error| {
+        Failure::new(
+            Exit::Internal,
+            format!("cannot write to {}: {error}", models.display()),
+        )
+        .hint(format!(
+            "free some space there, or set {} to another folder",
+            crate::settings::CACHE
+        ))
+    };
+    fs::create_dir_all(models).map_err(refused)?;
+    let beside = tempfile::Builder::new()
+        .prefix(&format!(".{key}-"))
+        .tempdir_in(models)
+        .map_err(refused)?;
+    let mut entry = fill(beside.path())?;
+    let text = serde_json::to_vec_pretty(&entry).or_exit(Exit::Internal)?;
+    fs::write(beside.path().join(RECORD), text).map_err(refused)?;
+    for file in fs::read_dir(beside.path()).map_err(refused)? {
+        fs::File::open(file.map_err(refused)?.path())
+            .and_then(|file| file.sync_all())
+            .map_err(refused)?;
+    }
+    let place = models.join(key);
+    match fs::rename(beside.path(), &place) {
+        Ok(()) => {}
+        // Another process was faster; what it fetched has the same hashes.
+        Err(_) if place.join(RECORD).exists() => {
+            return open(models, key)?.ok_or_else(|| refused(std::io::ErrorKind::NotFound.into()));
+        }
+        Err(error) => return Err(refused(error)),
+    }
+    entry.place = place;
+    Ok(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn fill(folder: &Path) -> Result<Entry, Failure> {
+        fs::write(folder.join("m.gguf"), b"weights").unwrap();
+        let (bytes, sha256) = hash::file(&folder.join("m.gguf")).unwrap();
+        let file = FileRecord {
+            name: "m.gguf".into(),
+            bytes,
+            sha256,
+        };
+        Ok(Entry::of_file("m", "a test".into(), "MIT", file))
+    }
+
+    #[test]
+    fn an_entry_is_whole_or_absent() {
+        let models = tempfile::tempdir().unwrap();
+        let failed = install(models.path(), "m", |folder| {
+            fs::write(folder.join("half"), b"x").unwrap();
+            Err(Failure::new(Exit::NotFound, "no network"))
+        });
+        assert_eq!(failed.unwrap_err().exit, Exit::NotFound);
+        assert_eq!(fs::read_dir(models.path()).unwrap().count(), 0);
+        let entry = install(models.path(), "m", fill).unwrap();
+        assert_eq!(entry.model(), models.path().join("m/m.gguf"));
+        let again = open(models.path(), "m").unwrap().unwrap();
+        again.verify().unwrap();
+        assert_eq!(fs::read_dir(models.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_changed_file_is_noticed() {
+        let models = tempfile::tempdir().unwrap();
+        let entry = install(models.path(), "m", fill).unwrap();
+        fs::write(entry.model(), b"weightz").unwrap();
+        let failure = entry.verify_on_use().unwrap_err();
+        assert_eq!(failure.exit, Exit::BadInput);
+        assert!(
+            failure.message().contains("was changed"),
+            "{}",
+            failure.message()
+        );
+        fs::write(entry.model(), b"w").unwrap();
+        assert!(
+            entry
+                .verify()
+                .unwrap_err()
+                .message()
+                .contains("has 1 bytes, 7 were fetched")
+        );
+    }
+
+    #[test]
+    fn a_damaged_record_is_an_error_with_a_remedy() {
+        let models = tempfile::tempdir().unwrap();
+        let entry = install(models.path(), "m", fill).unwrap();
+        fs::write(entry.place.join(RECORD), b"{").unwrap();
+        let failure = open(models.path(), "m").unwrap_err();
+        assert_eq!((failure.exit, failure.hints.len()), (Exit::BadInput, 1));
+    }
+}
