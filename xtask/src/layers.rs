@@ -7,7 +7,7 @@
 //! - **pure**: pure folders name no clock, no environment, no file, no network, no process and do not print.
 //!   Their tests may.
 //! - **ring**: files of a crate do not import each other in a ring. A parent and what lies below it may know
-//!   each other. Tests do not count.
+//!   each other, and so may the halves of one operation. Tests do not count.
 //! - **unsafe**: only in the files named for it, and every crate root says so to the compiler.
 //! - **name**: no file called utils, common, helpers, manager or misc.
 //! - **table**: the table itself names no file that is gone.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::table::HALVES;
 use crate::finding::Finding;
 use crate::source::{Crate, ModulePath, Modules, Resolved, Workspace};
 
@@ -34,7 +35,8 @@ fn imports(member: &Crate) -> Imports {
             let Resolved::Module(target) = modules.resolve(module, mention) else {
                 continue;
             };
-            if module.starts_with(&target) || target.starts_with(module) {
+            let related = module.starts_with(&target) || target.starts_with(module);
+            if related || are_halves(&member.folder, module, &target) {
                 continue;
             }
             let targets = imports.entry(module.clone()).or_default();
@@ -44,6 +46,18 @@ fn imports(member: &Crate) -> Imports {
         }
     }
     imports
+}
+
+/// Whether two files are halves of one thing, by the table.
+fn are_halves(folder: &str, a: &[String], b: &[String]) -> bool {
+    let (Some(a), Some(b)) = (a.get(..2), b.get(..2)) else {
+        return false;
+    };
+    HALVES.iter().any(|halves| {
+        let [one, other] = halves.between;
+        let between = (a[0] == one && b[0] == other) || (a[0] == other && b[0] == one);
+        halves.folder == folder && between && a[1] == b[1]
+    })
 }
 
 /// One shortest ring for each set of files that reach each other.
@@ -156,6 +170,30 @@ mod tests {
             ),
         ]);
         assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn halves_of_one_operation_may_know_each_other_and_strangers_may_not() {
+        let found = check(&workspace(
+            &[("kernels", &[])],
+            &[
+                ("kernels/src/lib.rs", "mod cpu; mod ops;"),
+                ("kernels/src/cpu.rs", "mod rope; mod norm;"),
+                ("kernels/src/ops.rs", "mod rope; mod norm;"),
+                ("kernels/src/ops/rope.rs", "use crate::cpu::rope::f;"),
+                (
+                    "kernels/src/cpu/rope.rs",
+                    "use crate::ops::{rope::Table, norm::X};",
+                ),
+                ("kernels/src/ops/norm.rs", "use crate::cpu::rope::f;"),
+                ("kernels/src/cpu/norm.rs", ""),
+            ],
+        ));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].message.contains("ops::norm -> cpu::rope"),
+            "{found:?}"
+        );
     }
 
     #[test]

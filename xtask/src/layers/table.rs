@@ -219,6 +219,24 @@ pub const UNSAFE: &[(&str, &str)] = &[
     ("gpu-actor/src/model/mapping.rs", "maps files into memory"),
 ];
 
+/// Folders of one crate where files of the same name are halves of one thing and may know each other.
+#[derive(Debug)]
+pub struct Halves {
+    /// Folder of the crate.
+    pub folder: &'static str,
+    /// The two folders of modules.
+    pub between: [&'static str; 2],
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// All of them.
+pub const HALVES: &[Halves] = &[Halves {
+    folder: "kernels",
+    between: ["ops", "cpu"],
+    reason: "the entry of an operation names its arguments, the fast version reads them",
+}];
+
 /// Words that name no thing.
 pub const EMPTY_NAMES: &[&str] = &[
     "common", "helper", "helpers", "manager", "misc", "util", "utils",
