@@ -7,11 +7,13 @@ use rayon::ThreadPool;
 use rayon::ThreadPoolBuilder;
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 
+pub(crate) mod block_sum;
 pub(crate) mod disjoint;
 pub(crate) mod expand;
 pub mod isa;
 pub(crate) mod micro;
 pub(crate) mod scratch;
+pub(crate) mod transpose;
 
 pub use isa::Isa;
 

@@ -11,3 +11,6 @@ pub mod cpu;
 pub mod ops;
 pub mod reference;
 pub mod weight;
+
+#[cfg(test)]
+mod testing;

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use half::{bf16, f16};
 
 use crate::cpu::Cpu;
+use crate::cpu::expand::Stored;
 
 mod format;
 
 pub use format::{BLOCK, Format};
+pub(crate) use format::{Storage, Work, decode};
 
 /// Bytes that outlive whoever mapped or read them.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
@@ -231,6 +233,15 @@ impl Weight {
     /// Returns the numbers in place when they are stored as 32-bit numbers.
     pub(crate) fn as_f32(&self) -> Option<&[f32]> {
         (self.format == Format::F32).then(|| bytemuck::cast_slice(self.bytes()))
+    }
+
+    /// Returns the bytes and their distances.
+    pub(crate) fn stored(&self) -> Stored<'_> {
+        Stored {
+            format: self.format,
+            bytes: self.bytes(),
+            row: self.byte_len() / self.rows,
+        }
     }
 
     /// Returns the weight in another format, sharing the bytes when it is that already.

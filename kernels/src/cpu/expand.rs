@@ -1,48 +1,174 @@
-//! Turns stored weights into `f32` panels that the micro-kernel reads.
+//! Turns stored weights into `f32` panels of [`PANEL`] columns that the micro-kernel reads.
+//!
+//! Panels lie one after another, each `(depth, PANEL)`; the last one is filled up with zeros.
 
 use std::ops::Range;
 
-use crate::cpu::isa::Isa;
+use crate::cpu::isa::{Isa, isa_dispatch};
 use crate::cpu::micro::PANEL;
-use crate::weight::Weight;
+use crate::cpu::scratch;
+use crate::cpu::transpose::transpose;
+use crate::weight::{Format, Storage, Weight, Work, decode};
 
-/// Writes `weight[outputs][inputs]` transposed: `panel[k][j]` is output `outputs.start + j`, input `inputs.start + k`.
+/// Inputs of a row that are decoded before they are transposed: few enough to stay in the first-level cache.
+const RUN: usize = 128;
+
+/// Writes part of `W (out, in)` transposed: in its panel, element `(k, j)` is output `outputs.start + j` (counted on
+/// over the panels), input `inputs.start + k`. The inputs are whole blocks.
 ///
-/// Columns past the last output are filled with zeros. `inputs` cuts at multiples of 32.
+/// # Panics
+/// When the ranges leave the weight, cut a block, or the panels are too short.
 pub(crate) fn transposed(
-    _isa: Isa,
-    weight: &Weight,
+    isa: Isa,
+    w: &Weight,
     outputs: Range<usize>,
     inputs: Range<usize>,
-    panel: &mut [f32],
+    panels: &mut [f32],
 ) {
     let depth = inputs.len();
-    assert!(outputs.len() <= PANEL && panel.len() >= depth * PANEL);
-    let mut row = vec![0.0; weight.cols()];
-    panel[..depth * PANEL].fill(0.0);
-    for (j, output) in outputs.enumerate() {
-        weight.row(output, &mut row);
-        for (k, x) in row[inputs.clone()].iter().enumerate() {
-            panel[k * PANEL + j] = *x;
+    check(w, &outputs, &inputs);
+    let stored = w.stored();
+    let panels =
+        panels[..outputs.len().div_ceil(PANEL) * depth * PANEL].chunks_exact_mut(depth * PANEL);
+    for (panel, first) in panels.zip(outputs.clone().step_by(PANEL)) {
+        let width = PANEL.min(outputs.end - first);
+        if width < PANEL {
+            panel.fill(0.0);
         }
+        if let Some(values) = w.as_f32() {
+            let from = &values[first * w.cols() + inputs.start..];
+            transpose(isa, width, depth, from, w.cols(), panel, PANEL);
+            continue;
+        }
+        scratch::with(PANEL * RUN, |rows| {
+            for start in (0..depth).step_by(RUN) {
+                let run = RUN.min(depth - start);
+                let from = inputs.start + start..inputs.start + start + run;
+                decode_rows(isa, stored, first..first + width, from, rows);
+                transpose(
+                    isa,
+                    width,
+                    run,
+                    rows,
+                    RUN,
+                    &mut panel[start * PANEL..],
+                    PANEL,
+                );
+            }
+        });
     }
 }
 
-/// Writes `weight[outputs][inputs]` as rows: `panel[k][j]` is output `outputs.start + k`, input `inputs.start + j`.
+/// Writes part of `W (out, in)` as it lies: in its panel, element `(k, j)` is output `outputs.start + k`, input
+/// `inputs.start + j` (counted on over the panels). The inputs are whole blocks.
 ///
-/// Columns past the last input are filled with zeros.
+/// # Panics
+/// When the ranges leave the weight, cut a block, or the panels are too short.
 pub(crate) fn rows(
-    _isa: Isa,
-    weight: &Weight,
+    isa: Isa,
+    w: &Weight,
     outputs: Range<usize>,
     inputs: Range<usize>,
-    panel: &mut [f32],
+    panels: &mut [f32],
 ) {
-    assert!(inputs.len() <= PANEL && panel.len() >= outputs.len() * PANEL);
-    let mut row = vec![0.0; weight.cols()];
-    for (out, output) in panel.chunks_exact_mut(PANEL).zip(outputs) {
-        weight.row(output, &mut row);
-        out[..inputs.len()].copy_from_slice(&row[inputs.clone()]);
-        out[inputs.len()..].fill(0.0);
+    check(w, &outputs, &inputs);
+    let panels = &mut panels[..inputs.len().div_ceil(PANEL) * outputs.len() * PANEL];
+    decode_panels(isa, w.stored(), outputs, inputs, panels);
+}
+
+/// A weight as the loops below see it: its bytes and their distances.
+#[derive(Clone, Copy)]
+pub(crate) struct Stored<'a> {
+    pub(crate) format: Format,
+    pub(crate) bytes: &'a [u8],
+    /// Bytes of a row.
+    pub(crate) row: usize,
+}
+
+impl Stored<'_> {
+    /// Returns the bytes of some inputs of one output.
+    #[inline(always)]
+    fn run<S: Storage>(&self, output: usize, inputs: &Range<usize>) -> &[u8] {
+        let first = output * self.row + inputs.start / S::VALUES * S::BYTES;
+        &self.bytes[first..first + inputs.len() / S::VALUES * S::BYTES]
     }
 }
+
+fn check(w: &Weight, outputs: &Range<usize>, inputs: &Range<usize>) {
+    let block = w.format().block_values();
+    assert!(
+        outputs.end <= w.rows() && inputs.end <= w.cols() && !inputs.is_empty(),
+        "outputs {outputs:?} and inputs {inputs:?} of {w:?}"
+    );
+    assert!(
+        inputs.start.is_multiple_of(block) && inputs.end.is_multiple_of(block),
+        "inputs {inputs:?} cut a block of {w:?}"
+    );
+}
+
+isa_dispatch! {
+    /// Writes `(outputs, inputs)` to `out`, with [`RUN`] from row to row.
+    fn decode_rows(stored: Stored<'_>, outputs: Range<usize>, inputs: Range<usize>, out: &mut [f32]) = decode_rows_body;
+}
+
+#[inline(always)]
+fn decode_rows_body(
+    stored: Stored<'_>,
+    outputs: Range<usize>,
+    inputs: Range<usize>,
+    out: &mut [f32],
+) {
+    struct Rows<'a>(Stored<'a>, Range<usize>, Range<usize>, &'a mut [f32]);
+    impl Work for Rows<'_> {
+        #[inline(always)]
+        fn run<S: Storage>(self) {
+            let Self(stored, outputs, inputs, out) = self;
+            for (out, output) in out.chunks_exact_mut(RUN).zip(outputs) {
+                decode::<S>(stored.run::<S>(output, &inputs), &mut out[..inputs.len()]);
+            }
+        }
+    }
+    stored.format.with(Rows(stored, outputs, inputs, out));
+}
+
+isa_dispatch! {
+    /// Writes `(outputs, inputs)` to panels.
+    fn decode_panels(stored: Stored<'_>, outputs: Range<usize>, inputs: Range<usize>, out: &mut [f32]) =
+        decode_panels_body;
+}
+
+#[inline(always)]
+fn decode_panels_body(
+    stored: Stored<'_>,
+    outputs: Range<usize>,
+    inputs: Range<usize>,
+    out: &mut [f32],
+) {
+    struct Panels<'a>(Stored<'a>, Range<usize>, Range<usize>, &'a mut [f32]);
+    impl Work for Panels<'_> {
+        #[inline(always)]
+        fn run<S: Storage>(self) {
+            let Self(stored, outputs, inputs, out) = self;
+            let panel = outputs.len() * PANEL;
+            for (k, output) in outputs.enumerate() {
+                for (place, first) in inputs.clone().step_by(PANEL).enumerate() {
+                    let run = first..inputs.end.min(first + PANEL);
+                    let out = &mut out[place * panel + k * PANEL..][..PANEL];
+                    if run.len() == PANEL {
+                        // A length that the compiler knows.
+                        let run = first..first + PANEL;
+                        decode::<S>(stored.run::<S>(output, &run), out);
+                    } else {
+                        let (out, rest) = out.split_at_mut(run.len());
+                        decode::<S>(stored.run::<S>(output, &run), out);
+                        rest.fill(0.0);
+                    }
+                }
+            }
+        }
+    }
+    stored.format.with(Panels(stored, outputs, inputs, out));
+}
+
+#[cfg(test)]
+mod tests;

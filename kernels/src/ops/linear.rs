@@ -53,10 +53,7 @@ pub fn forward_many(cpu: &Cpu, x: &[f32], products: &mut [(&Weight, &mut [f32])]
         let mut y = y.tile(0..rows, columns.clone());
         scratch::with(DEPTH * PANEL * GROUP, |panels| {
             for depth in depths(inputs) {
-                let of_panel = panels.chunks_exact_mut(depth.len() * PANEL);
-                for (panel, columns) in of_panel.zip(cut(columns.clone(), PANEL)) {
-                    expand::transposed(cpu.isa(), w, columns, depth.clone(), panel);
-                }
+                expand::transposed(cpu.isa(), w, columns.clone(), depth.clone(), panels);
                 let left = left(x, inputs, &depth);
                 micro::panels(
                     cpu.isa(),
@@ -102,10 +99,7 @@ pub fn backward_many(cpu: &Cpu, parts: &[(&[f32], &Weight)], dx: &mut [f32], acc
         scratch::with(DEPTH * PANEL * GROUP, |panels| {
             for (dy, w) in parts {
                 for depth in depths(w.rows()) {
-                    let of_panel = panels.chunks_exact_mut(depth.len() * PANEL);
-                    for (panel, columns) in of_panel.zip(cut(columns.clone(), PANEL)) {
-                        expand::rows(cpu.isa(), w, depth.clone(), columns, panel);
-                    }
+                    expand::rows(cpu.isa(), w, depth.clone(), columns.clone(), panels);
                     let left = left(dy, w.rows(), &depth);
                     micro::panels(cpu.isa(), depth.len(), left, panels, &mut dx, accumulate);
                     accumulate = true;

@@ -10,8 +10,6 @@
 
 use std::fmt;
 
-use half::{bf16, f16};
-
 /// Values in a block of a block format.
 pub const BLOCK: usize = 32;
 
@@ -75,42 +73,171 @@ impl Format {
     /// # Panics
     /// When `bytes` is not the storage of exactly `out.len()` values.
     pub fn decode(self, bytes: &[u8], out: &mut [f32]) {
-        assert_eq!(
-            Some(bytes.len()),
-            self.bytes_of(out.len()),
-            "{} bytes are not the storage of {} values in {self}",
-            bytes.len(),
-            out.len()
-        );
-        let blocks = bytes.chunks_exact(self.block_bytes());
-        let outs = out.chunks_exact_mut(self.block_values());
+        self.with(Decode { bytes, out });
+    }
+
+    /// Runs work that is compiled for each storage by itself.
+    #[inline(always)]
+    pub(crate) fn with(self, work: impl Work) {
         match self {
-            Self::F32 => {
-                for (out, bytes) in outs.zip(blocks) {
-                    out[0] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-                }
-            }
-            Self::Bf16 => {
-                for (out, bytes) in outs.zip(blocks) {
-                    out[0] = bf16::from_le_bytes([bytes[0], bytes[1]]).to_f32();
-                }
-            }
-            Self::F16 => {
-                for (out, bytes) in outs.zip(blocks) {
-                    out[0] = half_at(bytes, 0);
-                }
-            }
-            Self::Q4_0 => outs
-                .zip(blocks)
-                .for_each(|(out, bytes)| decode_q4_0(bytes, out)),
-            Self::Q4_1 => outs
-                .zip(blocks)
-                .for_each(|(out, bytes)| decode_q4_1(bytes, out)),
-            Self::Q8_0 => outs
-                .zip(blocks)
-                .for_each(|(out, bytes)| decode_q8_0(bytes, out)),
+            Self::F32 => work.run::<F32>(),
+            Self::Bf16 => work.run::<Bf16>(),
+            Self::F16 => work.run::<F16>(),
+            Self::Q4_0 => work.run::<Q4_0>(),
+            Self::Q4_1 => work.run::<Q4_1>(),
+            Self::Q8_0 => work.run::<Q8_0>(),
         }
     }
+}
+
+/// Work that is the same for each storage.
+pub(crate) trait Work {
+    /// Does it for one storage.
+    fn run<S: Storage>(self);
+}
+
+struct Decode<'a> {
+    bytes: &'a [u8],
+    out: &'a mut [f32],
+}
+
+impl Work for Decode<'_> {
+    #[inline(always)]
+    fn run<S: Storage>(self) {
+        decode::<S>(self.bytes, self.out);
+    }
+}
+
+/// Turns the bytes of whole blocks of one storage into numbers.
+#[inline(always)]
+pub(crate) fn decode<S: Storage>(bytes: &[u8], out: &mut [f32]) {
+    let (blocks, outs) = (bytes.len() / S::BYTES, out.len() / S::VALUES);
+    assert!(
+        blocks == outs && bytes.len() == blocks * S::BYTES && out.len() == outs * S::VALUES,
+        "{} bytes are not the storage of {} values",
+        bytes.len(),
+        out.len()
+    );
+    for (out, bytes) in out
+        .chunks_exact_mut(S::VALUES)
+        .zip(bytes.chunks_exact(S::BYTES))
+    {
+        S::block(bytes, out);
+    }
+}
+
+/// How one format stores a block.
+pub(crate) trait Storage {
+    /// Values in a block.
+    const VALUES: usize;
+    /// Bytes of a block.
+    const BYTES: usize;
+
+    /// Turns one block into numbers.
+    fn block(bytes: &[u8], out: &mut [f32]);
+}
+
+pub(crate) struct F32;
+pub(crate) struct Bf16;
+pub(crate) struct F16;
+pub(crate) struct Q4_0;
+pub(crate) struct Q4_1;
+pub(crate) struct Q8_0;
+
+impl Storage for F32 {
+    const VALUES: usize = 1;
+    const BYTES: usize = 4;
+
+    #[inline(always)]
+    fn block(bytes: &[u8], out: &mut [f32]) {
+        out[0] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    }
+}
+
+impl Storage for Bf16 {
+    const VALUES: usize = 1;
+    const BYTES: usize = 2;
+
+    #[inline(always)]
+    fn block(bytes: &[u8], out: &mut [f32]) {
+        out[0] = f32::from_bits(u32::from(u16_at(bytes, 0)) << 16);
+    }
+}
+
+impl Storage for F16 {
+    const VALUES: usize = 1;
+    const BYTES: usize = 2;
+
+    #[inline(always)]
+    fn block(bytes: &[u8], out: &mut [f32]) {
+        out[0] = half_at(bytes, 0);
+    }
+}
+
+impl Storage for Q4_0 {
+    const VALUES: usize = BLOCK;
+    const BYTES: usize = 18;
+
+    #[inline(always)]
+    fn block(bytes: &[u8], out: &mut [f32]) {
+        let scale = half_at(bytes, 0);
+        let (low, high) = out.split_at_mut(16);
+        for ((byte, low), high) in bytes[2..18].iter().zip(low).zip(high) {
+            *low = scale * (f32::from(byte & 15) - 8.0);
+            *high = scale * (f32::from(byte >> 4) - 8.0);
+        }
+    }
+}
+
+impl Storage for Q4_1 {
+    const VALUES: usize = BLOCK;
+    const BYTES: usize = 20;
+
+    #[inline(always)]
+    fn block(bytes: &[u8], out: &mut [f32]) {
+        let scale = half_at(bytes, 0);
+        let minimum = half_at(bytes, 2);
+        let (low, high) = out.split_at_mut(16);
+        for ((byte, low), high) in bytes[4..20].iter().zip(low).zip(high) {
+            *low = scale.mul_add(f32::from(byte & 15), minimum);
+            *high = scale.mul_add(f32::from(byte >> 4), minimum);
+        }
+    }
+}
+
+impl Storage for Q8_0 {
+    const VALUES: usize = BLOCK;
+    const BYTES: usize = 34;
+
+    #[inline(always)]
+    fn block(bytes: &[u8], out: &mut [f32]) {
+        let scale = half_at(bytes, 0);
+        for (byte, out) in bytes[2..34].iter().zip(out) {
+            *out = scale * f32::from(byte.cast_signed());
+        }
+    }
+}
+
+#[inline(always)]
+fn u16_at(bytes: &[u8], offset: usize) -> u16 {
+    u16::from_le_bytes([bytes[offset], bytes[offset + 1]])
+}
+
+/// Reads the half-precision number at byte `offset`, in operations that vectorise.
+#[inline(always)]
+fn half_at(bytes: &[u8], offset: usize) -> f32 {
+    /// 2^112: the difference of the two exponent biases.
+    const REBIAS: f32 = f32::from_bits(239 << 23);
+    let half = u16_at(bytes, offset);
+    let magnitude = u32::from(half & 0x7fff) << 13;
+    let finite = (f32::from_bits(magnitude) * REBIAS).to_bits();
+    let special = magnitude | 0x7f80_0000;
+    let bits = if half & 0x7c00 == 0x7c00 {
+        special
+    } else {
+        finite
+    };
+    f32::from_bits(bits | (u32::from(half & 0x8000) << 16))
 }
 
 impl fmt::Display for Format {
@@ -126,37 +253,10 @@ impl fmt::Display for Format {
     }
 }
 
-/// Reads the half-precision number at byte `offset`.
-fn half_at(bytes: &[u8], offset: usize) -> f32 {
-    f16::from_le_bytes([bytes[offset], bytes[offset + 1]]).to_f32()
-}
-
-fn decode_q4_0(block: &[u8], out: &mut [f32]) {
-    let scale = half_at(block, 0);
-    for (i, byte) in block[2..].iter().enumerate() {
-        out[i] = scale * (f32::from(byte & 15) - 8.0);
-        out[i + 16] = scale * (f32::from(byte >> 4) - 8.0);
-    }
-}
-
-fn decode_q4_1(block: &[u8], out: &mut [f32]) {
-    let scale = half_at(block, 0);
-    let minimum = half_at(block, 2);
-    for (i, byte) in block[4..].iter().enumerate() {
-        out[i] = scale.mul_add(f32::from(byte & 15), minimum);
-        out[i + 16] = scale.mul_add(f32::from(byte >> 4), minimum);
-    }
-}
-
-fn decode_q8_0(block: &[u8], out: &mut [f32]) {
-    let scale = half_at(block, 0);
-    for (out, &byte) in out.iter_mut().zip(&block[2..]) {
-        *out = scale * f32::from(byte.cast_signed());
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use half::f16;
+
     use super::*;
 
     fn half(x: f32) -> [u8; 2] {
@@ -211,6 +311,18 @@ mod tests {
         let bytes = [0x80, 0x3f, 0x80, 0xff];
         Format::Bf16.decode(&bytes, &mut out);
         assert_eq!(out, [1.0, f32::NEG_INFINITY]);
+    }
+
+    #[test]
+    fn every_half_number_is_read_right() {
+        for bits in 0..=u16::MAX {
+            let wanted = f16::from_bits(bits).to_f32();
+            let found = half_at(&bits.to_le_bytes(), 0);
+            assert!(
+                found.to_bits() == wanted.to_bits() || (found.is_nan() && wanted.is_nan()),
+                "{bits:#x}"
+            );
+        }
     }
 
     #[test]

@@ -2,21 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cpu::disjoint::DisjointMut;
-
-/// Numbers with full mantissas, different for each seed.
-fn numbers(len: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        let mantissa = u32::try_from(state >> 40).expect("24 bits");
-        #[expect(clippy::cast_precision_loss, reason = "24 bits are exact")]
-        let unit = mantissa as f32 / 8_388_608.0;
-        unit - 1.0
-    };
-    std::iter::repeat_with(next).take(len).collect()
-}
+use crate::testing::numbers;
 
 /// The canonical order, written down.
 fn chain(k: usize, start: f32, a: impl Fn(usize) -> f32, b: impl Fn(usize) -> f32) -> f32 {
