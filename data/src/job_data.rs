@@ -100,3 +100,72 @@ pub fn open(
     })?;
     Dataset::load(BufReader::new(file), &name, options, tokenizer, template)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::fs;
+
+    use super::*;
+
+    fn spec(fields: serde_json::Value) -> DataSpec {
+        let mut whole = serde_json::json!({"train": "train.jsonl"});
+        let given = fields.as_object().unwrap().clone();
+        whole.as_object_mut().unwrap().extend(given);
+        serde_json::from_value(whole).unwrap()
+    }
+
+    fn load(spec: &DataSpec, folder: &Path, seed: u64) -> Result<JobData, LoadError> {
+        let tokenizer = Tokenizer::bytes();
+        let template = Template::choose(None, &tokenizer, None).unwrap();
+        JobData::load(spec, folder, seed, 100, &tokenizer, &template)
+    }
+
+    fn texts(folder: &Path, name: &str, range: std::ops::Range<u32>) {
+        let lines = range.map(|n| format!("{{\"text\": \"row {n}\"}}\n"));
+        fs::write(folder.join(name), lines.collect::<String>()).unwrap();
+    }
+
+    #[test]
+    fn a_split_partitions_the_rows_by_the_seed() {
+        let folder = tempfile::tempdir().unwrap();
+        texts(folder.path(), "train.jsonl", 0..20);
+        let spec = spec(serde_json::json!({"eval_split": 0.25}));
+        let one = load(&spec, folder.path(), 1).unwrap();
+        assert_eq!((one.train.len(), one.eval.len()), (15, 5));
+        assert_eq!(
+            (one.train_report.rows_used, one.train_report.held_out),
+            (20, 5)
+        );
+        assert_eq!(one.train_report.overlap.as_ref().unwrap().count, 0);
+        assert_eq!(one, load(&spec, folder.path(), 1).unwrap());
+        assert_ne!(one.eval, load(&spec, folder.path(), 2).unwrap().eval);
+    }
+
+    #[test]
+    fn a_file_of_held_out_samples_is_compared_with_the_training_file() {
+        let folder = tempfile::tempdir().unwrap();
+        texts(folder.path(), "train.jsonl", 0..5);
+        texts(folder.path(), "eval.jsonl", 3..7);
+        let spec = spec(serde_json::json!({"eval": "eval.jsonl", "eval_split": 0.5}));
+        let data = load(&spec, folder.path(), 1).unwrap();
+        assert_eq!((data.train.len(), data.eval.len()), (5, 4));
+        let overlap = data.eval_report.unwrap().overlap.unwrap();
+        assert_eq!((overlap.count, overlap.lines), (2, vec![1, 2]));
+    }
+
+    #[test]
+    fn a_missing_file_and_a_bad_one_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let spec = spec(serde_json::json!({}));
+        let message = load(&spec, folder.path(), 1).unwrap_err().to_string();
+        assert!(
+            message.contains("train.jsonl cannot be opened"),
+            "{message}"
+        );
+        fs::write(folder.path().join("train.jsonl"), "{\"text\": null}").unwrap();
+        let message = load(&spec, folder.path(), 1).unwrap_err().to_string();
+        assert!(message.contains("line 1 $.text"), "{message}");
+    }
+}

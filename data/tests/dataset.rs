@@ -100,7 +100,7 @@ fn parts_of_text_roles_and_weights_are_honoured() {
 }
 
 #[test]
-fn every_fault_of_a_record_has_its_code() {
+fn every_fault_of_a_conversation_has_its_code() {
     let message = |fields: &str| {
         format!(r#"{{"messages": [{{{fields}}}, {{"role": "assistant", "content": "a"}}]}}"#)
     };
@@ -156,6 +156,15 @@ fn every_fault_of_a_record_has_its_code() {
             CHAT.replace("]}", r#"], "tools": [{"a": 1}]}"#),
             Code::Unsupported,
         ),
+    ];
+    for (record, code) in cases {
+        assert_eq!(fault(&record), code, "{}", &record[..record.len().min(200)]);
+    }
+}
+
+#[test]
+fn every_fault_of_other_records_and_lines_has_its_code() {
+    let cases: [(String, Code); 22] = [
         (r#"{"prompt": "q"}"#.into(), Code::MissingField),
         (
             r#"{"prompt": "q", "completion": 1}"#.into(),

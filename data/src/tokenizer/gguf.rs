@@ -205,3 +205,127 @@ fn special_ids(parts: &GgufTokenizer) -> Result<SpecialIds, TokenizerError> {
 fn inconsistent(reason: String) -> TokenizerError {
     TokenizerError::Vocabulary { reason }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::tokenizer::Special;
+    use crate::tokenizer::special::byte_char;
+
+    /// 256 bytes, what `merges` make, and a control token.
+    fn parts(pre: &str, merges: &[&str]) -> GgufTokenizer {
+        let mut tokens: Vec<String> = (0..=u8::MAX).map(|byte| byte_char(byte).into()).collect();
+        tokens.extend(merges.iter().map(|merge| merge.replace(' ', "")));
+        tokens.push("<|end|>".into());
+        let mut token_types = vec![1; tokens.len()];
+        token_types[tokens.len() - 1] = CONTROL;
+        GgufTokenizer {
+            model: "gpt2".into(),
+            pre: pre.into(),
+            eos: Some(tokens.len() as u32 - 1),
+            tokens,
+            token_types,
+            merges: merges.iter().map(|&merge| merge.into()).collect(),
+            ..GgufTokenizer::default()
+        }
+    }
+
+    /// The text cut into its tokens.
+    fn cut(pre: &str, merges: &[&str], text: &str) -> Vec<String> {
+        let tokenizer = build(&parts(pre, merges)).unwrap();
+        let ids = tokenizer.encode(text, Special::Parse).unwrap();
+        ids.iter()
+            .map(|&id| tokenizer.id_to_token(id).unwrap())
+            .collect()
+    }
+
+    const DIGITS: [&str; 4] = ["Ġ 1", "1 2", "12 3", "123 4"];
+
+    #[test]
+    fn digits_are_cut_by_each_rule() {
+        let digits = |pre| cut(pre, &DIGITS, " 1234");
+        assert_eq!(digits("gpt-2"), ["Ġ1", "2", "3", "4"]);
+        assert_eq!(digits("smollm"), ["Ġ", "1", "2", "3", "4"]);
+        assert_eq!(digits("llama-bpe"), ["Ġ", "123", "4"]);
+        assert_eq!(digits("qwen2"), ["Ġ", "1", "2", "3", "4"]);
+        assert_eq!(cut("gpt-2", &DIGITS, "1234"), ["1234"]);
+    }
+
+    #[test]
+    fn marks_and_line_ends_are_cut_by_each_rule() {
+        let merges = ["' S", "! Ċ", "( a", "Ċ Ċ"];
+        assert_eq!(
+            cut("gpt-2", &merges, "x'S!\n(a"),
+            ["x", "'", "S", "!", "Ċ", "(", "a"]
+        );
+        for pre in ["llama-bpe", "qwen2"] {
+            assert_eq!(
+                cut(pre, &merges, "x'S!\n(a"),
+                ["x", "'S", "!Ċ", "(a"],
+                "{pre}"
+            );
+        }
+    }
+
+    #[test]
+    fn qwen2_composes_characters_first() {
+        assert_eq!(cut("qwen2", &[], "e\u{301}"), cut("qwen2", &[], "é"));
+        assert_ne!(cut("smollm", &[], "e\u{301}"), cut("smollm", &[], "é"));
+    }
+
+    #[test]
+    fn llama3_takes_whole_words_before_merging() {
+        let with_word = |pre| {
+            let mut parts = parts(pre, &["a b"]);
+            parts.tokens[200] = "xyz".into();
+            let tokenizer = build(&parts).unwrap();
+            tokenizer.encode("xyz", Special::Parse).unwrap().len()
+        };
+        assert_eq!((with_word("llama-bpe"), with_word("qwen2")), (1, 3));
+    }
+
+    #[test]
+    fn control_tokens_are_parsed_or_plain() {
+        let tokenizer = build(&parts("smollm", &[])).unwrap();
+        let length = |special| tokenizer.encode("<|end|>", special).unwrap().len();
+        assert_eq!((length(Special::Parse), length(Special::Plain)), (1, 7));
+        assert_eq!(tokenizer.stop_ids(), [256]);
+    }
+
+    #[test]
+    fn bytes_that_no_token_spells_are_noticed() {
+        let mut parts = parts("smollm", &[]);
+        parts.tokens[4] = "xyz".into();
+        let tokenizer = build(&parts).unwrap();
+        assert!(tokenizer.loses_text("a\u{4}") && !tokenizer.loses_text("a\u{5}"));
+        assert_eq!(
+            tokenizer.encode("a\u{4}b", Special::Plain).unwrap(),
+            [97, 98]
+        );
+    }
+
+    #[test]
+    fn contradictions_are_refused_in_words() {
+        let refused = |change: fn(&mut GgufTokenizer)| {
+            let mut parts = parts("smollm", &["a b"]);
+            change(&mut parts);
+            build(&parts).unwrap_err().to_string()
+        };
+        let cases: [(fn(&mut GgufTokenizer), &str); 8] = [
+            (|p| p.model = "llama".into(), "`llama` is not supported"),
+            (|p| p.pre = "tekken".into(), "smollm, gpt-2"),
+            (|p| p.merges.push("q z".into()), "`q z`"),
+            (|p| p.merges.push("ab".into()), "`ab`"),
+            (|p| p.tokens[7] = "a".into(), "are both `a`"),
+            (|p| p.token_types.truncate(9), "9 token types"),
+            (|p| p.eos = Some(99_999), "eos token is id 99999"),
+            (|p| p.merges.push("zz ab".into()), "`zz ab`"),
+        ];
+        for (change, words) in cases {
+            let message = refused(change);
+            assert!(message.contains(words), "{message}");
+        }
+    }
+}

@@ -143,3 +143,102 @@ fn not_readable(file: &'static str, error: &dyn std::fmt::Display) -> TokenizerE
 fn inconsistent(reason: String) -> TokenizerError {
     TokenizerError::Vocabulary { reason }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::tokenizer::{Special, byte_tokenizer_config, byte_tokenizer_json};
+
+    fn with(change: impl Fn(&mut Value), config: &Value) -> Result<Tokenizer, TokenizerError> {
+        let mut file: Value = serde_json::from_str(&byte_tokenizer_json()).unwrap();
+        change(&mut file);
+        build(
+            file.to_string().as_bytes(),
+            Some(config.to_string().as_bytes()),
+        )
+    }
+
+    #[test]
+    fn what_would_panic_or_vary_is_refused() {
+        let cases: [(fn(&mut Value), &str); 6] = [
+            (
+                |f| f["model"]["merges"] = json!(["a b"]),
+                "leads to no token",
+            ),
+            (|f| f["model"]["merges"] = json!([["a"]]), "not a pair"),
+            (|f| f["model"]["merges"] = json!([5]), "not a pair"),
+            (|f| f["model"]["dropout"] = json!(0.1), "random"),
+            (|f| f["model"]["type"] = json!("WordPiece"), "`WordPiece`"),
+            (|f| f["model"] = json!(null), "not supported"),
+        ];
+        for (change, words) in cases {
+            let message = with(change, &json!({})).unwrap_err().to_string();
+            assert!(message.contains(words), "{message}");
+        }
+        let cut = &byte_tokenizer_json()[..500];
+        assert!(build(cut.as_bytes(), None).is_err());
+        assert!(build(b"\xFF", None).is_err());
+    }
+
+    #[test]
+    fn a_config_that_names_an_unknown_token_is_refused() {
+        let error = with(|_| {}, &json!({"eos_token": "</s>"})).unwrap_err();
+        assert!(error.to_string().contains("eos_token `</s>`"), "{error}");
+    }
+
+    #[test]
+    fn tokens_may_be_objects_and_templates_a_named_list() {
+        let config = json!({
+            "eos_token": {"content": "<|endoftext|>", "lstrip": false},
+            "chat_template": [
+                {"name": "tool_use", "template": "no"},
+                {"name": "default", "template": "yes"},
+            ],
+        });
+        let tokenizer = with(|_| {}, &config).unwrap();
+        assert_eq!(tokenizer.eos(), Some(256));
+        assert_eq!(tokenizer.chat_template(), Some("yes"));
+    }
+
+    #[test]
+    fn raw_text_gets_one_start_token_where_the_files_say_so() {
+        let raw = |change: fn(&mut Value), config: Value, text: &str| {
+            let tokenizer = with(change, &config).unwrap();
+            tokenizer.encode_raw(text, Special::Parse).unwrap()
+        };
+        let bos = json!({"bos_token": "<|im_start|>"});
+        assert_eq!(raw(|_| {}, bos.clone(), "a"), [97]);
+        let adds = json!({"bos_token": "<|im_start|>", "add_bos_token": true});
+        assert_eq!(raw(|_| {}, adds.clone(), "a"), [257, 97]);
+        assert_eq!(raw(|_| {}, adds, "<|im_start|>a"), [257, 97]);
+        let by_file: fn(&mut Value) = |file| {
+            file["post_processor"] = json!({
+                "type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "<|im_start|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+                "special_tokens": {"<|im_start|>": {"id": "<|im_start|>", "ids": [257], "tokens": ["<|im_start|>"]}},
+            });
+        };
+        assert_eq!(raw(by_file, bos, "a"), [257, 97]);
+    }
+
+    #[test]
+    fn limits_inside_the_file_do_not_cut_or_pad() {
+        let tokenizer = with(
+            |file| {
+                file["truncation"] = json!({"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0});
+                file["padding"] = json!({
+                    "strategy": {"Fixed": 8}, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0,
+                    "pad_type_id": 0, "pad_token": "<|im_end|>",
+                });
+            },
+            &serde_json::from_str(&byte_tokenizer_config()).unwrap(),
+        );
+        let ids = tokenizer.unwrap().encode("abcd", Special::Plain).unwrap();
+        assert_eq!(ids, [97, 98, 99, 100]);
+    }
+}
