@@ -9,33 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::check::Problems;
 use crate::formats::Format;
-use crate::rows::TokenRow;
+use crate::rows::{DropReason, TokenRow};
 use crate::template::Origin;
 
 /// Lines that a tally names.
 const MAX_LINES: usize = 10;
-
-/// Why a row is not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DropReason {
-    /// It has an error; a file with such rows is refused.
-    Invalid,
-    /// It is longer than the limit.
-    OverLong,
-    /// None of its tokens counts in the loss, after truncation.
-    NothingToTrain,
-}
-
-impl DropReason {
-    fn words(self) -> &'static str {
-        match self {
-            Self::Invalid => "invalid",
-            Self::OverLong => "over-long",
-            Self::NothingToTrain => "without trained tokens",
-        }
-    }
-}
 
 /// A number of rows, and the lines of the first ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

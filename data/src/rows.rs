@@ -1,9 +1,9 @@
 //! Samples as token rows, and what happens to one that is too long.
 
+use serde::{Deserialize, Serialize};
 use shared::job::Overlong;
 
 use crate::mask::{Labelled, NOT_TRAINED};
-use crate::report::DropReason;
 
 /// One sample as tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +37,29 @@ impl TokenRow {
     pub fn trained(&self) -> usize {
         let labels = self.labels.iter().skip(1);
         labels.filter(|&&label| label != NOT_TRAINED).count()
+    }
+}
+
+/// Why a row is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DropReason {
+    /// It has an error; a file with such rows is refused.
+    Invalid,
+    /// It is longer than the limit.
+    OverLong,
+    /// None of its tokens counts in the loss, after truncation.
+    NothingToTrain,
+}
+
+impl DropReason {
+    /// The reason in words.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::OverLong => "over-long",
+            Self::NothingToTrain => "without trained tokens",
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use crate::formats::{self, Findings, Format, Sample};
 use crate::lines::Line;
 use crate::mask::{Encoder, Labelled, MaskError};
 use crate::overlap;
-use crate::report::{DropReason, Report, TokenStats};
-use crate::rows::{Fate, TokenRow, decide};
+use crate::report::{Report, TokenStats};
+use crate::rows::{DropReason, Fate, TokenRow, decide};
 use crate::template::Template;
 use crate::tokenizer::{Special, Tokenizer};
 

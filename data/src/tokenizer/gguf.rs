@@ -308,12 +308,13 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused_in_words() {
-        let refused = |change: fn(&mut GgufTokenizer)| {
+        type Change = fn(&mut GgufTokenizer);
+        let refused = |change: Change| {
             let mut parts = parts("smollm", &["a b"]);
             change(&mut parts);
             build(&parts).unwrap_err().to_string()
         };
-        let cases: [(fn(&mut GgufTokenizer), &str); 8] = [
+        let cases: [(Change, &str); 8] = [
             (|p| p.model = "llama".into(), "`llama` is not supported"),
             (|p| p.pre = "tekken".into(), "smollm, gpt-2"),
             (|p| p.merges.push("q z".into()), "`q z`"),

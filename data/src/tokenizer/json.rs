@@ -164,7 +164,8 @@ mod tests {
 
     #[test]
     fn what_would_panic_or_vary_is_refused() {
-        let cases: [(fn(&mut Value), &str); 6] = [
+        type Change = fn(&mut Value);
+        let cases: [(Change, &str); 6] = [
             (
                 |f| f["model"]["merges"] = json!(["a b"]),
                 "leads to no token",
