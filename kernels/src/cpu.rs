@@ -11,7 +11,9 @@ pub(crate) mod block_sum;
 pub(crate) mod disjoint;
 pub(crate) mod expand;
 pub mod isa;
+pub(crate) mod math;
 pub(crate) mod micro;
+pub(crate) mod rows;
 pub(crate) mod scratch;
 pub(crate) mod transpose;
 

@@ -1,5 +1,10 @@
 //! The slow, obvious version of each operation in `f64`: the oracle of the tests.
 
+pub mod attention;
 pub mod block_sum;
+pub mod dora;
 pub mod linear;
+pub mod optimizer;
+pub mod rms_norm;
+pub mod sparse;
 pub mod thin;

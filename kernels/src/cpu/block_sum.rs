@@ -8,6 +8,7 @@ use crate::cpu::isa::{Isa, isa_dispatch};
 use crate::cpu::micro::{self, PANEL, Strided};
 use crate::cpu::scratch;
 use crate::ops::block_sum::{Action, Nodes, Program};
+use crate::ops::sparse::Pattern;
 
 /// Numbers of a panel that stay in the first-level cache with those of a few other slots.
 const PANEL_VALUES: usize = 4096;
@@ -27,6 +28,13 @@ pub(crate) enum Source<'a> {
         blocks: &'a [Range<usize>],
         values: &'a [f32],
         factors: Option<&'a [f32]>,
+    },
+    /// Products of the inputs and output gradients of the places of a pattern.
+    Places {
+        blocks: &'a [Range<usize>],
+        pattern: &'a Pattern,
+        x: &'a [f32],
+        dy: &'a [f32],
     },
     /// Ready parts.
     Parts(&'a [&'a [f32]]),
@@ -57,7 +65,6 @@ struct Open<'a> {
 pub(crate) fn run(cpu: &Cpu, mut tasks: Vec<Task<'_>>) {
     let mut new: Vec<Vec<Vec<f32>>> = Vec::with_capacity(tasks.len());
     for task in &tasks {
-        assert!(task.width > 0, "a gradient has width 0");
         let values = task.rank * task.width;
         task.nodes.check(values);
         if let Some(gradient) = &task.gradient {
@@ -76,12 +83,12 @@ pub(crate) fn run(cpu: &Cpu, mut tasks: Vec<Task<'_>>) {
             nodes: task.nodes,
             new: new
                 .iter_mut()
-                .map(|sum| DisjointMut::matrix(sum, task.width))
+                .map(|sum| DisjointMut::matrix(sum, task.width.max(1)))
                 .collect(),
             gradient: task
                 .gradient
                 .as_deref_mut()
-                .map(|gradient| DisjointMut::matrix(gradient, task.width)),
+                .map(|gradient| DisjointMut::matrix(gradient, task.width.max(1))),
         })
         .collect();
     let panels: Vec<(usize, Range<usize>)> = open
@@ -103,7 +110,8 @@ pub(crate) fn run(cpu: &Cpu, mut tasks: Vec<Task<'_>>) {
 fn panels(open: &Open<'_>) -> impl Iterator<Item = Range<usize>> + use<> {
     let width = open.width;
     let most = (PANEL_VALUES / open.rank).max(PANEL);
-    let columns = width.div_ceil(width.div_ceil(most)).next_multiple_of(PANEL);
+    let even = width.div_ceil(width.div_ceil(most).max(1));
+    let columns = even.next_multiple_of(PANEL).max(PANEL);
     (0..width)
         .step_by(columns)
         .map(move |start| start..(start + columns).min(width))
@@ -209,6 +217,29 @@ impl Open<'_> {
                     }
                 }
             }
+            Source::Places {
+                blocks,
+                pattern,
+                x,
+                dy,
+            } => {
+                slot.fill(0.0);
+                let (inputs, outputs) = (pattern.inputs(), pattern.outputs());
+                for row in blocks[block].clone() {
+                    add_places(
+                        isa,
+                        slot,
+                        (
+                            &pattern.columns()[columns.clone()],
+                            &x[row * inputs..][..inputs],
+                        ),
+                        (
+                            &pattern.rows()[columns.clone()],
+                            &dy[row * outputs..][..outputs],
+                        ),
+                    );
+                }
+            }
             Source::Parts(parts) => slot.copy_from_slice(&parts[block][columns]),
         }
     }
@@ -241,6 +272,17 @@ isa_dispatch! {
 fn add_products_body(sum: &mut [f32], x: &[f32], y: &[f32]) {
     for ((sum, x), y) in sum.iter_mut().zip(x).zip(y) {
         *sum = x.mul_add(*y, *sum);
+    }
+}
+
+isa_dispatch! {
+    fn add_places(sum: &mut [f32], x: (&[u32], &[f32]), dy: (&[u32], &[f32])) = add_places_body;
+}
+
+#[inline(always)]
+fn add_places_body(sum: &mut [f32], (columns, x): (&[u32], &[f32]), (rows, dy): (&[u32], &[f32])) {
+    for ((sum, column), row) in sum.iter_mut().zip(columns).zip(rows) {
+        *sum = x[*column as usize].mul_add(dy[*row as usize], *sum);
     }
 }
 

@@ -69,7 +69,7 @@ impl<T> Nodes<T> {
         &self.held[&node]
     }
 
-    fn program(&self, first_block: u64, blocks: usize, last: bool) -> Program {
+    pub(crate) fn program(&self, first_block: u64, blocks: usize, last: bool) -> Program {
         Program::new(self.held.keys().copied(), first_block, blocks, last)
     }
 

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::cpu::Isa;
 use crate::reference;
+use crate::testing::{bits, numbers, wide};
 
 /// A step of a job: its blocks and their rows in a pass that holds all of them.
 #[derive(Debug)]
@@ -15,25 +16,6 @@ struct Step {
     blocks: Vec<Range<usize>>,
     left: Vec<f32>,
     right: Vec<f32>,
-}
-
-fn numbers(seed: u64, len: usize) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        f32::from(u16::try_from(state >> 48).unwrap()) / 32768.0 - 1.0
-    };
-    std::iter::repeat_with(next).take(len).collect()
-}
-
-fn wide(values: &[f32]) -> Vec<f64> {
-    values.iter().map(|&x| f64::from(x)).collect()
-}
-
-fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|x| x.to_bits()).collect()
 }
 
 prop_compose! {
@@ -54,8 +36,8 @@ prop_compose! {
             width,
             scale,
             blocks,
-            left: numbers(seed, start * rank),
-            right: numbers(seed + 1, start * width),
+            left: numbers(start * rank, seed),
+            right: numbers(start * width, seed ^ 1),
         }
     }
 }
@@ -251,8 +233,8 @@ proptest! {
 #[test]
 fn a_job_with_nan_does_not_touch_its_neighbour() {
     let cpu = Cpu::new(2).unwrap();
-    let right = numbers(3, 80 * 100);
-    let (clean, sick) = (numbers(1, 40 * 4), vec![f32::NAN; 40 * 4]);
+    let right = numbers(80 * 100, 3);
+    let (clean, sick) = (numbers(40 * 4, 1), vec![f32::NAN; 40 * 4]);
     let blocks = [0..40, 40..80];
     let sum = |left: [&[f32]; 2]| {
         let mut gradients = [vec![0.0; 400], vec![0.0; 400]];
