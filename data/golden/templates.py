@@ -134,6 +134,15 @@ Assistant: {% generation %}{{ message['content'] }}{{ eos_token }}{% endgenerati
 {% endfor %}
 {% if add_generation_prompt %}Assistant: {% endif %}
 """,
+    "continued": """\
+{%- set text = "one \\
+two" %}
+{#- a comment with {% generation%} #}
+{{- text ~ ': ' }}{% raw %}{{ 'raw' }}{% endraw %}
+{%- for message in messages if message.get('name') is none %}
+    {{- loop.index }} {{ message.role.title() }}: {{ message.content.split()[0] if message.content.split() else '-' }};
+{%- endfor %}
+""",
     "macros": """\
 {%- macro turn(role, text, last=false) -%}
 <{{ role | upper }}>{{ text | replace("\\n", " / ") }}{% if not last %}

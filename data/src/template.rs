@@ -2,8 +2,8 @@
 //!
 //! The environment is that of the transformers library: `trim_blocks` and `lstrip_blocks`, Python's string and
 //! dictionary methods, `tojson` in Python's form, `raise_exception`, loop controls, and `{% generation %}` blocks.
-//! `strftime_now` exists only when a time is given: templates that ask for the date otherwise fall back to the fixed
-//! one in their text, so that training does not depend on the day.
+//! `strftime_now` tells the time that is given. Without one, templates that ask whether it exists fall back to the
+//! fixed date in their text, and those that do not ask get 2024-07-26: so training does not depend on the day.
 //!
 //! A template runs with a budget of instructions and of output bytes. Templates come from the model, never from a
 //! request.
@@ -12,6 +12,7 @@ mod clock;
 mod generation;
 mod json;
 mod output;
+mod source;
 
 use std::collections::BTreeMap;
 
@@ -27,6 +28,8 @@ use output::CappedOutput;
 const FUEL: u64 = 2_000_000;
 /// Bytes one rendering may give, beyond a multiple of what was put in.
 const OUTPUT_BYTES: usize = 1 << 20;
+/// The date that templates write when none is given and they have none of their own: 2024-07-26 00:00 UTC.
+const FIXED_DATE: i64 = 1_721_952_000;
 /// Longest accepted template.
 const SOURCE_BYTES: usize = 1 << 18;
 
@@ -111,7 +114,7 @@ pub(crate) struct Ask {
 impl Template {
     /// Picks the template of a model: `file` (the text of `chat_template.jinja`), then the one that came with the
     /// tokenizer, then ChatML where its tokens exist, then the plain form. `now` is the time in seconds since 1970
-    /// (UTC) for templates that write the date; without it they use their fixed date.
+    /// (UTC) for templates that write the date; without it the date is a fixed one.
     ///
     /// # Errors
     /// When the chosen template does not compile.
@@ -148,17 +151,18 @@ impl Template {
                 limit: SOURCE_BYTES,
             });
         }
-        let (source, has_generation) = generation::rewrite(source);
+        let source = source::rewrite(source);
+        let now = now.or(source.needs_date.then_some(FIXED_DATE));
         let mut environment = environment(now);
         environment
-            .add_template_owned("chat", source)
+            .add_template_owned("chat", source.text)
             .map_err(|error| TemplateError::Compile {
                 reason: describe(&error),
             })?;
         Ok(Self {
             environment,
             origin,
-            has_generation,
+            has_generation: source.has_generation,
             tokens: token_names(tokenizer),
         })
     }

@@ -87,7 +87,7 @@ fn texts_are_those_of_the_library() {
             compared += 1;
         }
     }
-    assert_eq!(compared, 84);
+    assert_eq!(compared, 96);
 }
 
 #[test]
@@ -271,4 +271,9 @@ fn the_date_is_the_given_one_or_the_templates_own() {
     };
     assert_eq!(at(None), "fixed");
     assert_eq!(at(Some(1_709_210_096)), "29 Feb 2024");
+    let unasked = compiled("{{ strftime_now('%Y-%m-%d') }}", &tokenizer);
+    assert_eq!(
+        unasked.render(&[Message::user("x")], false).unwrap(),
+        "2024-07-26"
+    );
 }
