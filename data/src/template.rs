@@ -152,7 +152,7 @@ impl Template {
             });
         }
         let source = source::rewrite(source);
-        let now = now.or(source.needs_date.then_some(FIXED_DATE));
+        let now = now.or_else(|| source.needs_date.then_some(FIXED_DATE));
         let mut environment = environment(now);
         environment
             .add_template_owned("chat", source.text)
