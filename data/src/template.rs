@@ -52,7 +52,8 @@ pub enum Origin {
     Tokenizer,
     /// The built-in ChatML form.
     ChatMl,
-    /// The built-in plain form.
+    /// The built-in plain form: `User: text` and `Assistant: text` lines, an answer closed by the end token if there
+    /// is one.
     Plain,
 }
 
