@@ -10,7 +10,8 @@
 //! | `locate` | which files of a path make a model; links out of the folder are refused |
 //! | `mapping` | the one memory map |
 //! | `header`, `shards` | safetensors headers and the index of shards, proven |
-//! | `gguf_check`, `gguf`, `gguf_shape` | GGUF headers proven, then read; metadata to sizes |
+//! | `gguf_check`, `gguf` | GGUF headers proven, then read |
+//! | `gguf_metadata`, `gguf_shape` | GGUF metadata to sizes |
 //! | `names`, `tensors` | what the tensors must be called and shaped, against what was found |
 //! | `assemble` | tensors to weights: in place, or converted, reordered, aligned |
 //! | `hash` | the identity of a backbone |
@@ -23,6 +24,7 @@ mod assemble;
 mod error;
 mod gguf;
 mod gguf_check;
+mod gguf_metadata;
 mod gguf_shape;
 mod hash;
 mod header;
@@ -33,9 +35,12 @@ mod names;
 mod open;
 mod shards;
 mod tensors;
+#[cfg(test)]
+mod tests;
 pub mod tiny;
 mod tokenizer;
 
+use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
@@ -83,7 +88,7 @@ impl OpenOptions {
 ///
 /// Its files must not be changed in place while it lives (replacing them by rename is fine): weights are read
 /// from the mapped file. [`Self::content_hash`] tells whether that was kept.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Model {
     /// Sizes and switches of the whole model.
     pub shape: ModelShape,
@@ -131,6 +136,17 @@ impl LayerWeights {
     #[must_use]
     pub fn bias(&self, projection: Projection) -> Option<&[f32]> {
         self.biases[projection as usize].as_deref()
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = self.first_layer + self.layers.len();
+        f.debug_struct("Model")
+            .field("name", &self.name)
+            .field("shape", &self.shape)
+            .field("layers", &(self.first_layer..end))
+            .finish_non_exhaustive()
     }
 }
 

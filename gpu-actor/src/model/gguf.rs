@@ -12,7 +12,8 @@ use shared::model::{Family, ModelShape, Projection};
 use thiserror::Error;
 
 use super::gguf_check::{self, GgufCheckError, GgufTensor};
-use super::gguf_shape::{self, Metadata, TensorHints};
+use super::gguf_metadata::Metadata;
+use super::gguf_shape::{self, TensorHints};
 use super::mapping::Mapping;
 use super::names;
 use super::tensors::{StoredTensor, Tensors};

@@ -168,8 +168,6 @@ impl TinySpec {
 
     fn check(&self) -> Result<ModelShape, TinyError> {
         let shape = self.shape();
-        // The reader's own checks, so that what is written can be opened.
-        config::parse(&config::write(&shape, "float32"))?;
         let refused = |what, found: String, expected: String| {
             Err(TinyError::Unsupported {
                 what,
@@ -184,6 +182,8 @@ impl TinySpec {
         if self.shards == 0 {
             return refused("shards", "0".into(), "at least 1".into());
         }
+        // The reader's own checks, so that what is written can be opened.
+        config::parse(&config::write(&shape, "float32"))?;
         Ok(shape)
     }
 }

@@ -1,0 +1,163 @@
+//! Typed, bounded reading of GGUF metadata.
+
+use std::collections::HashMap;
+
+use candle_core::quantized::gguf_file::Value;
+
+use super::gguf::GgufError;
+
+#[expect(
+    clippy::disallowed_types,
+    reason = "the library's own map; it is looked up by key and never walked"
+)]
+type Map = HashMap<String, Value>;
+
+/// The metadata of a file, with the prefix of its architecture.
+pub(super) struct Metadata<'a> {
+    map: &'a Map,
+    pub(super) architecture: &'a str,
+}
+
+impl<'a> Metadata<'a> {
+    /// Wraps the library's map.
+    ///
+    /// # Errors
+    /// When `general.architecture` is absent or no text.
+    pub(super) fn new(map: &'a Map) -> Result<Self, GgufError> {
+        let mut metadata = Self {
+            map,
+            architecture: "",
+        };
+        let key = "general.architecture";
+        metadata.architecture = metadata.text(key)?.ok_or_else(|| missing(key))?;
+        Ok(metadata)
+    }
+
+    /// A text.
+    pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>, GgufError> {
+        match self.map.get(key) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(value) => Err(wrong_type(key, "a string", value)),
+        }
+    }
+
+    /// A flag.
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, GgufError> {
+        match self.map.get(key) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(*flag)),
+            Some(value) => Err(wrong_type(key, "a flag", value)),
+        }
+    }
+
+    /// The elements of an array.
+    pub(super) fn array(&self, key: &str) -> Result<Option<&'a [Value]>, GgufError> {
+        match self.map.get(key) {
+            None => Ok(None),
+            Some(Value::Array(list)) => Ok(Some(list)),
+            Some(value) => Err(wrong_type(key, "an array", value)),
+        }
+    }
+
+    /// An integer that is not negative.
+    pub(super) fn integer(&self, key: &str) -> Result<Option<u64>, GgufError> {
+        let Some(value) = self.map.get(key) else {
+            return Ok(None);
+        };
+        let number = match *value {
+            Value::U8(n) => Some(u64::from(n)),
+            Value::U16(n) => Some(u64::from(n)),
+            Value::U32(n) => Some(u64::from(n)),
+            Value::U64(n) => Some(n),
+            Value::I8(n) => u64::try_from(n).ok(),
+            Value::I16(n) => u64::try_from(n).ok(),
+            Value::I32(n) => u64::try_from(n).ok(),
+            Value::I64(n) => u64::try_from(n).ok(),
+            _ => None,
+        };
+        number
+            .map(Some)
+            .ok_or_else(|| wrong_type(key, "an integer from 0", value))
+    }
+
+    /// A token id below the vocabulary.
+    pub(super) fn token(&self, key: &str, vocab: usize) -> Result<Option<u32>, GgufError> {
+        match self.integer(key)? {
+            None => Ok(None),
+            Some(id) if id < vocab as u64 => Ok(Some(id as u32)),
+            Some(id) => Err(out_of_range(key, id, 0, vocab as u64 - 1)),
+        }
+    }
+
+    /// The key of the architecture's own leaf.
+    pub(super) fn own(&self, leaf: &str) -> String {
+        format!("{}.{leaf}", self.architecture)
+    }
+
+    /// A positive size of the architecture, at most `most`.
+    pub(super) fn size(&self, leaf: &str, most: u64) -> Result<Option<usize>, GgufError> {
+        let key = self.own(leaf);
+        match self.integer(&key)? {
+            None => Ok(None),
+            Some(size) if (1..=most).contains(&size) => Ok(Some(size as usize)),
+            Some(size) => Err(out_of_range(&key, size, 1, most)),
+        }
+    }
+
+    /// A size that must be stated.
+    pub(super) fn required(&self, leaf: &str, most: u64) -> Result<usize, GgufError> {
+        self.size(leaf, most)?
+            .ok_or_else(|| missing(&self.own(leaf)))
+    }
+
+    /// A number above zero; the shortest decimal of the stored f32 is what the file's maker wrote.
+    pub(super) fn number(&self, leaf: &str) -> Result<Option<f64>, GgufError> {
+        let key = self.own(leaf);
+        let Some(value) = self.map.get(&key) else {
+            return Ok(None);
+        };
+        let number = match *value {
+            Value::F32(n) => n.to_string().parse().ok(),
+            Value::F64(n) => Some(n),
+            _ => None,
+        };
+        number
+            .filter(|&n: &f64| n > 0.0 && n <= 1e12)
+            .map(Some)
+            .ok_or_else(|| wrong_type(&key, "a number above 0", value))
+    }
+}
+
+pub(super) fn missing(key: &str) -> GgufError {
+    GgufError::Missing {
+        key: key.to_owned(),
+    }
+}
+
+fn wrong_type(key: &str, expected: &'static str, found: &Value) -> GgufError {
+    GgufError::WrongType {
+        key: key.to_owned(),
+        expected,
+        found: format!("{:?}", found.value_type()),
+    }
+}
+
+pub(super) fn out_of_range(key: &str, found: u64, least: u64, most: u64) -> GgufError {
+    inconsistent(key, format!("is {found}, allowed is {least} to {most}"))
+}
+
+pub(super) fn unsupported(key: &str, found: &str, supported: &str) -> GgufError {
+    GgufError::Unsupported {
+        key: key.to_owned(),
+        found: found.chars().take(80).collect(),
+        supported: supported.to_owned(),
+    }
+}
+
+pub(super) fn inconsistent(key: &str, reason: String) -> GgufError {
+    GgufError::Inconsistent {
+        key: key.to_owned(),
+        reason,
+    }
+}
