@@ -89,7 +89,7 @@ pub(crate) fn read(file: &Arc<Mapping>) -> Result<GgufModel, GgufError> {
     let content = Content::read(&mut Cursor::new(bytes)).map_err(|error| GgufError::Library {
         reason: error.to_string(),
     })?;
-    let metadata = Metadata::new(&content.metadata)?;
+    let metadata = Metadata::new(&content)?;
     let rope_factors = take_rope_factors(&mut found, bytes)?;
     for tensor in &mut found {
         // The prefix keeps an unknown name from meaning a canonical one.

@@ -1,31 +1,23 @@
 //! Typed, bounded reading of GGUF metadata.
 
-use std::collections::HashMap;
-
-use candle_core::quantized::gguf_file::Value;
+use candle_core::quantized::gguf_file::{Content, Value};
 
 use super::gguf::GgufError;
 
-#[expect(
-    clippy::disallowed_types,
-    reason = "the library's own map; it is looked up by key and never walked"
-)]
-type Map = HashMap<String, Value>;
-
 /// The metadata of a file, with the prefix of its architecture.
 pub(super) struct Metadata<'a> {
-    map: &'a Map,
+    content: &'a Content,
     pub(super) architecture: &'a str,
 }
 
 impl<'a> Metadata<'a> {
-    /// Wraps the library's map.
+    /// Wraps what the library read.
     ///
     /// # Errors
     /// When `general.architecture` is absent or no text.
-    pub(super) fn new(map: &'a Map) -> Result<Self, GgufError> {
+    pub(super) fn new(content: &'a Content) -> Result<Self, GgufError> {
         let mut metadata = Self {
-            map,
+            content,
             architecture: "",
         };
         let key = "general.architecture";
@@ -35,7 +27,7 @@ impl<'a> Metadata<'a> {
 
     /// A text.
     pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>, GgufError> {
-        match self.map.get(key) {
+        match self.content.metadata.get(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(value) => Err(wrong_type(key, "a string", value)),
@@ -44,7 +36,7 @@ impl<'a> Metadata<'a> {
 
     /// A flag.
     pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, GgufError> {
-        match self.map.get(key) {
+        match self.content.metadata.get(key) {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(*flag)),
             Some(value) => Err(wrong_type(key, "a flag", value)),
@@ -53,7 +45,7 @@ impl<'a> Metadata<'a> {
 
     /// The elements of an array.
     pub(super) fn array(&self, key: &str) -> Result<Option<&'a [Value]>, GgufError> {
-        match self.map.get(key) {
+        match self.content.metadata.get(key) {
             None => Ok(None),
             Some(Value::Array(list)) => Ok(Some(list)),
             Some(value) => Err(wrong_type(key, "an array", value)),
@@ -62,7 +54,7 @@ impl<'a> Metadata<'a> {
 
     /// An integer that is not negative.
     pub(super) fn integer(&self, key: &str) -> Result<Option<u64>, GgufError> {
-        let Some(value) = self.map.get(key) else {
+        let Some(value) = self.content.metadata.get(key) else {
             return Ok(None);
         };
         let number = match *value {
@@ -114,7 +106,7 @@ impl<'a> Metadata<'a> {
     /// A number above zero; the shortest decimal of the stored f32 is what the file's maker wrote.
     pub(super) fn number(&self, leaf: &str) -> Result<Option<f64>, GgufError> {
         let key = self.own(leaf);
-        let Some(value) = self.map.get(&key) else {
+        let Some(value) = self.content.metadata.get(&key) else {
             return Ok(None);
         };
         let number = match *value {

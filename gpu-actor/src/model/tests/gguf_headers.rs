@@ -70,149 +70,170 @@ fn a_sound_header_passes() {
     assert_eq!(tensors[1].range, file.len() - 12..file.len());
 }
 
+/// Two to the 60: no count of anything.
+const BIG: u64 = 1 << 60;
+
+fn refused(file: Raw, want: &str) {
+    let message = gguf_check::check(&file.0).unwrap_err().to_string();
+    assert!(message.contains(want), "wanted {want:?} in {message:?}");
+}
+
+/// A file of one metadata key of a type.
+fn key(kind: u32) -> Raw {
+    Raw::new(0, 1).text("k").u32(kind)
+}
+
+/// A file of one tensor and 32 bytes of data.
+fn one(dims: &[u64], kind: u32, offset: u64) -> Raw {
+    Raw::new(1, 0).tensor("t", dims, kind, offset).data(32)
+}
+
 #[test]
-fn each_lie_has_its_message() {
-    const BIG: u64 = 1 << 60;
-    let key = |kind: u32| Raw::new(0, 1).text("k").u32(kind);
-    let one = |dims: &[u64], kind, offset| Raw::new(1, 0).tensor("t", dims, kind, offset).data(32);
-    let table = [
-        (
-            Raw(vec![]),
-            "the magic number needs 4 bytes, the file has 0",
-        ),
-        (Raw(b"GGML0000".to_vec()), "starts with GGML"),
-        (Raw(b"GGUF".to_vec()).u32(1).u64(0), "its version is 1"),
-        (Raw(b"GGUF".to_vec()).u32(4).u64(0), "its version is 4"),
-        (Raw(b"GGUF".to_vec()).u32(3u32.swap_bytes()), "big-endian"),
-        (
-            Raw::new(BIG, 0),
-            "the number of tensors is 1152921504606846976, above the limit",
-        ),
-        (
-            Raw::new(0, u64::MAX),
-            "the number of metadata keys is 18446744073709551615",
-        ),
-        (
-            Raw::new(131_072, 65_536),
-            "a metadata key needs 32 bytes, the file has 24",
-        ),
-        (
-            Raw::new(0, 1).u64(u64::MAX),
-            "a metadata key is 18446744073709551615, above the limit",
-        ),
-        (
-            Raw::new(0, 1).u64(60_000).bytes(b"abc"),
-            "a metadata key needs 60032 bytes",
-        ),
-        (
-            Raw::new(0, 1).u64(2).bytes(b"\xff\xff"),
-            "a metadata key at offset 32 is not UTF-8",
-        ),
-        (key(8).u64(BIG), "k is 1152921504606846976, above the limit"),
-        (
-            key(8).u64(60_000_000),
-            "k needs 60000045 bytes, the file has 45",
-        ),
-        (
-            key(9).u32(8).u64(BIG),
-            "the number of array elements up to \"k\"",
-        ),
-        (key(9).u32(0).u64(8_000_000), "k needs 8000049 bytes"),
-        (key(9).u32(12).u64(8_000_000), "k needs 64000049 bytes"),
-        (key(9).u32(9).u64(1), "an array of arrays"),
-        (key(9).u32(77).u64(1), "is of unknown type 77"),
-        (key(13).u64(0), "is of unknown type 13"),
-        (key(7).bytes(&[2]), "a flag that is neither 0 nor 1"),
-        (
-            key(9).u32(7).u64(2).bytes(&[1, 9]),
-            "a flag that is neither 0 nor 1",
-        ),
-        (
-            Raw::new(0, 2)
-                .text("k")
-                .u32(0)
-                .bytes(&[1])
-                .text("k")
-                .u32(0)
-                .bytes(&[1]),
-            "\"k\" appears twice",
-        ),
-        (
-            Raw::new(0, 1).text("general.alignment").u32(4).u32(0),
-            "is 0, expected a power of two",
-        ),
-        (
-            Raw::new(0, 1).text("general.alignment").u32(4).u32(48),
-            "is 48, expected",
-        ),
-        (
-            Raw::new(0, 1).text("general.alignment").u32(4).u32(1 << 31),
-            "is 2147483648, expected",
-        ),
-        (
-            Raw::new(0, 1).text("general.alignment").u32(0).bytes(&[32]),
-            "is of type 0, expected 4",
-        ),
-        (one(&[], 0, 0), "has 0 dimensions"),
-        (one(&[1; 5], 0, 0), "has 5 dimensions"),
-        (one(&[0], 0, 0), "has a dimension of 0"),
-        (
-            one(&[u64::MAX], 0, 0),
-            "has a dimension of 18446744073709551615",
-        ),
-        (
-            one(&[1 << 40, 1 << 40], 0, 0),
-            "has a dimension of 1099511627776",
-        ),
-        (one(&[16], 12, 0), "is of type 12 (Q4_K), supported are"),
-        (one(&[16], 999, 0), "is of type 999 (unknown)"),
-        (
-            one(&[31], 2, 0),
-            "has rows of 31 values, not a multiple of the block of 32",
-        ),
-        (one(&[8], 0, 32), "starts at offset 32, expected 0"),
-        (
-            one(&[8], 0, u64::MAX),
-            "starts at offset 18446744073709551615",
-        ),
-        (
-            one(&[9], 0, 0),
-            "tensor \"t\" needs 100 bytes, the file has 96",
-        ),
-        (
-            one(&[1 << 46], 0, 0),
-            "tensor \"t\" needs 281474976710720 bytes",
-        ),
-        (
-            one(&[8], 0, 0).data(1),
-            "is the last, and 1 bytes follow it",
-        ),
-        (
-            Raw::new(2, 0)
-                .tensor("t", &[8], 0, 0)
-                .tensor("t", &[8], 0, 32)
-                .data(64),
-            "\"t\" appears twice",
-        ),
-        (
-            Raw::new(2, 0)
-                .tensor("t", &[8], 0, 0)
-                .tensor("u", &[8], 0, 0)
-                .data(64),
-            "tensor \"u\": starts at offset 0, expected 32",
-        ),
-        (
-            Raw::new(2, 0)
-                .tensor("t", &[8], 0, 0)
-                .tensor("u", &[8], 0, 64)
-                .data(96),
-            "tensor \"u\": starts at offset 64, expected 32",
-        ),
-    ];
-    for (file, want) in table {
-        let message = gguf_check::check(&file.0).unwrap_err().to_string();
-        assert!(message.contains(want), "wanted {want:?} in {message:?}");
-    }
+fn a_wrong_start_is_refused() {
+    refused(
+        Raw(vec![]),
+        "the magic number needs 4 bytes, the file has 0",
+    );
+    refused(Raw(b"GGML0000".to_vec()), "starts with GGML");
+    refused(Raw(b"GGUF".to_vec()).u32(1).u64(0), "its version is 1");
+    refused(Raw(b"GGUF".to_vec()).u32(4).u64(0), "its version is 4");
+    refused(Raw(b"GGUF".to_vec()).u32(3u32.swap_bytes()), "big-endian");
+    refused(
+        Raw::new(BIG, 0),
+        "the number of tensors is 1152921504606846976, above the limit",
+    );
+    refused(
+        Raw::new(0, u64::MAX),
+        "the number of metadata keys is 18446744073709551615",
+    );
+    refused(
+        Raw::new(131_072, 65_536),
+        "a metadata key needs 32 bytes, the file has 24",
+    );
+    refused(
+        Raw::new(0, 1).u64(u64::MAX),
+        "a metadata key is 18446744073709551615, above the limit",
+    );
+    refused(
+        Raw::new(0, 1).u64(60_000).bytes(b"abc"),
+        "a metadata key needs 60032 bytes",
+    );
+    refused(
+        Raw::new(0, 1).u64(2).bytes(b"\xff\xff"),
+        "a metadata key at offset 32 is not UTF-8",
+    );
+}
+
+#[test]
+fn wrong_metadata_is_refused() {
+    refused(key(8).u64(BIG), "k is 1152921504606846976, above the limit");
+    refused(
+        key(8).u64(60_000_000),
+        "k needs 60000045 bytes, the file has 45",
+    );
+    refused(
+        key(9).u32(8).u64(BIG),
+        "the number of array elements up to \"k\"",
+    );
+    refused(key(9).u32(0).u64(8_000_000), "k needs 8000049 bytes");
+    refused(key(9).u32(12).u64(8_000_000), "k needs 64000049 bytes");
+    refused(key(9).u32(9).u64(1), "an array of arrays");
+    refused(key(9).u32(77).u64(1), "is of unknown type 77");
+    refused(key(13).u64(0), "is of unknown type 13");
+    refused(key(7).bytes(&[2]), "a flag that is neither 0 nor 1");
+    refused(
+        key(9).u32(7).u64(2).bytes(&[1, 9]),
+        "a flag that is neither 0 nor 1",
+    );
+    refused(
+        Raw::new(0, 2)
+            .text("k")
+            .u32(0)
+            .bytes(&[1])
+            .text("k")
+            .u32(0)
+            .bytes(&[1]),
+        "\"k\" appears twice",
+    );
+    refused(
+        Raw::new(0, 1).text("general.alignment").u32(4).u32(0),
+        "is 0, expected a power of two",
+    );
+    refused(
+        Raw::new(0, 1).text("general.alignment").u32(4).u32(48),
+        "is 48, expected",
+    );
+    refused(
+        Raw::new(0, 1).text("general.alignment").u32(4).u32(1 << 31),
+        "is 2147483648, expected",
+    );
+    refused(
+        Raw::new(0, 1).text("general.alignment").u32(0).bytes(&[32]),
+        "is of type 0, expected 4",
+    );
+}
+
+#[test]
+fn a_wrong_tensor_is_refused() {
+    refused(one(&[], 0, 0), "has 0 dimensions");
+    refused(one(&[1; 5], 0, 0), "has 5 dimensions");
+    refused(one(&[0], 0, 0), "has a dimension of 0");
+    refused(
+        one(&[u64::MAX], 0, 0),
+        "has a dimension of 18446744073709551615",
+    );
+    refused(
+        one(&[1 << 40, 1 << 40], 0, 0),
+        "has a dimension of 1099511627776",
+    );
+    refused(one(&[16], 12, 0), "is of type 12 (Q4_K), supported are");
+    refused(one(&[16], 999, 0), "is of type 999 (unknown)");
+    refused(
+        one(&[31], 2, 0),
+        "has rows of 31 values, not a multiple of the block of 32",
+    );
+}
+
+#[test]
+fn a_wrong_place_is_refused() {
+    refused(one(&[8], 0, 32), "starts at offset 32, expected 0");
+    refused(
+        one(&[8], 0, u64::MAX),
+        "starts at offset 18446744073709551615",
+    );
+    refused(
+        one(&[9], 0, 0),
+        "tensor \"t\" needs 100 bytes, the file has 96",
+    );
+    refused(
+        one(&[1 << 46], 0, 0),
+        "tensor \"t\" needs 281474976710720 bytes",
+    );
+    refused(
+        one(&[8], 0, 0).data(1),
+        "is the last, and 1 bytes follow it",
+    );
+    refused(
+        Raw::new(2, 0)
+            .tensor("t", &[8], 0, 0)
+            .tensor("t", &[8], 0, 32)
+            .data(64),
+        "\"t\" appears twice",
+    );
+    refused(
+        Raw::new(2, 0)
+            .tensor("t", &[8], 0, 0)
+            .tensor("u", &[8], 0, 0)
+            .data(64),
+        "tensor \"u\": starts at offset 0, expected 32",
+    );
+    refused(
+        Raw::new(2, 0)
+            .tensor("t", &[8], 0, 0)
+            .tensor("u", &[8], 0, 64)
+            .data(96),
+        "tensor \"u\": starts at offset 64, expected 32",
+    );
 }
 
 #[test]
