@@ -1,1 +1,11 @@
-//! gpu-actor
+//! Holds a frozen backbone (or a slice of it) and trains many adapters on it at once.
+
+#![deny(unsafe_code)]
+
+pub mod batch;
+pub mod durable;
+pub mod model;
+pub mod peft;
+pub mod sample;
+pub mod stage;
+pub mod train;

@@ -25,7 +25,7 @@ impl JobSpec {
     #[must_use]
     pub fn problems(&self, shape: &ModelShape) -> Vec<Problem> {
         let mut found = Found::default();
-        self.adapter_problems(shape, &mut found);
+        self.adapter.collect(shape, &mut found);
         self.number_problems(&mut found);
         if let Some(length) = self.data.max_length {
             found.when(
@@ -87,7 +87,18 @@ impl JobSpec {
         );
     }
 
-    fn adapter_problems(&self, shape: &ModelShape, found: &mut Found) {
+}
+
+impl AdapterSpec {
+    /// Lists everything wrong with the method for a backbone of this shape.
+    #[must_use]
+    pub fn problems(&self, shape: &ModelShape) -> Vec<Problem> {
+        let mut found = Found::default();
+        self.collect(shape, &mut found);
+        found.0
+    }
+
+    fn collect(&self, shape: &ModelShape, found: &mut Found) {
         let width = |found: &mut Found, key, value: usize, what: &str| {
             found.when(value == 0 || value > shape.hidden, key, || {
                 format!(
@@ -104,7 +115,7 @@ impl JobSpec {
                 )
             });
         };
-        match &self.adapter {
+        match self {
             AdapterSpec::Lora(spec) => {
                 width(found, "adapter.rank", spec.rank, "rank");
                 found.positive("adapter.alpha", spec.alpha());

@@ -1,0 +1,189 @@
+//! A packed batch: the rows of several jobs one after another, with no padding between them.
+//!
+//! A row is one token of one sequence, or one virtual token of prompt tuning. Rows of a job are contiguous; so are
+//! rows of a sequence. A sequence is cut into canonical *blocks* of at most [`BLOCK`] rows counted from its
+//! start; gradients are summed block by block in the job's own order, so neither company nor packing shows.
+
+use std::ops::Range;
+
+use data::rows::TokenRow;
+
+/// Rows of a canonical block.
+pub const BLOCK: usize = 64;
+
+/// The token number of a row that holds virtual token `i` is `VIRTUAL | i`.
+pub const VIRTUAL: u32 = 1 << 31;
+
+/// The target of a row that does not count in the loss.
+pub const NO_TARGET: u32 = u32::MAX;
+
+/// One sequence within a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SequenceSlice {
+    /// Its rows.
+    pub rows: Range<usize>,
+    /// Index into [`Batch::jobs`].
+    pub job: usize,
+    /// Number of the sequence within the job's optimizer step: part of every random key.
+    pub number: u32,
+    /// Rows of the sequence that came before, in earlier passes.
+    pub start: usize,
+}
+
+/// One job's share of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSlice {
+    /// The adapter's place in the bank.
+    pub slot: usize,
+    /// Its rows.
+    pub rows: Range<usize>,
+    /// Its blocks, consecutive in the job's order.
+    pub blocks: Vec<Range<usize>>,
+    /// Number of the first of them within the job's optimizer step.
+    pub first_block: u64,
+    /// Whether the job's optimizer step ends with this batch.
+    pub last: bool,
+    /// Optimizer step, part of every random key.
+    pub step: u64,
+}
+
+/// Rows of several jobs, ready for one pass.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    /// Token of each row, or [`VIRTUAL`] | index.
+    pub tokens: Vec<u32>,
+    /// Position of each row in its sequence, virtual tokens counted.
+    pub positions: Vec<u32>,
+    /// The token each row should predict, or [`NO_TARGET`].
+    pub targets: Vec<u32>,
+    /// Weight of each row's loss: 1 over the labelled tokens of its job's whole optimizer step.
+    pub coefficients: Vec<f32>,
+    /// The sequences, in row order.
+    pub sequences: Vec<SequenceSlice>,
+    /// The jobs, in row order.
+    pub jobs: Vec<JobSlice>,
+}
+
+/// How a job's sequences enter a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JobEntry {
+    /// The adapter's place in the bank.
+    pub slot: usize,
+    /// Virtual tokens that take rows (prompt tuning).
+    pub prompt_tokens: usize,
+    /// Virtual tokens that take positions only (prefix tuning).
+    pub prefix_tokens: usize,
+    /// Number of the first block within the optimizer step.
+    pub first_block: u64,
+    /// Number of the first sequence within the optimizer step.
+    pub first_sequence: u32,
+    /// Whether the optimizer step ends here.
+    pub last: bool,
+    /// Optimizer step.
+    pub step: u64,
+    /// Tokens that count in the loss over the whole optimizer step.
+    pub trained_tokens: u64,
+}
+
+/// Number of blocks of a sequence of so many tokens behind so many virtual rows.
+#[must_use]
+pub fn block_count(tokens: usize, prompt_tokens: usize) -> u64 {
+    (tokens + prompt_tokens).div_ceil(BLOCK) as u64
+}
+
+impl Batch {
+    /// Number of rows.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Appends one job's sequences; call once per job.
+    pub fn push(&mut self, entry: JobEntry, sequences: &[&TokenRow]) {
+        let start = self.rows();
+        let mut blocks = Vec::new();
+        for (index, row) in sequences.iter().enumerate() {
+            let rows = self.push_sequence(entry, row);
+            let mut at = rows.start;
+            while at < rows.end {
+                let end = (at + BLOCK).min(rows.end);
+                blocks.push(at..end);
+                at = end;
+            }
+            let number = entry.first_sequence + index as u32;
+            self.sequences.push(SequenceSlice {
+                rows,
+                job: self.jobs.len(),
+                number,
+                start: 0,
+            });
+        }
+        self.jobs.push(JobSlice {
+            slot: entry.slot,
+            rows: start..self.rows(),
+            blocks,
+            first_block: entry.first_block,
+            last: entry.last,
+            step: entry.step,
+        });
+    }
+
+    fn push_sequence(&mut self, entry: JobEntry, row: &TokenRow) -> Range<usize> {
+        let start = self.rows();
+        let coefficient = (1.0 / entry.trained_tokens as f64) as f32;
+        for i in 0..entry.prompt_tokens {
+            self.push_row(VIRTUAL | i as u32, i, NO_TARGET, 0.0);
+        }
+        let offset = entry.prompt_tokens + entry.prefix_tokens;
+        for (i, &token) in row.ids.iter().enumerate() {
+            // Labels are not shifted: row i predicts label i + 1.
+            match row.labels.get(i + 1) {
+                Some(&label) if label >= 0 => {
+                    self.push_row(token, offset + i, label as u32, coefficient);
+                }
+                _ => self.push_row(token, offset + i, NO_TARGET, 0.0),
+            }
+        }
+        start..self.rows()
+    }
+
+    fn push_row(&mut self, token: u32, position: usize, target: u32, coefficient: f32) {
+        self.tokens.push(token);
+        self.positions.push(position as u32);
+        self.targets.push(target);
+        self.coefficients.push(coefficient);
+    }
+
+    /// Adds rows of one sequence for sampling, behind `start` rows that are already in its cache: no loss, no blocks.
+    ///
+    /// `prefix_tokens` positions are taken by the job's prefix.
+    pub fn push_continuation(
+        &mut self,
+        slot: usize,
+        tokens: &[u32],
+        start: usize,
+        prefix_tokens: usize,
+    ) {
+        let first = self.rows();
+        for (i, &token) in tokens.iter().enumerate() {
+            self.push_row(token, prefix_tokens + start + i, NO_TARGET, 0.0);
+        }
+        let rows = first..self.rows();
+        let job = self.jobs.len();
+        self.sequences.push(SequenceSlice { rows: rows.clone(), job, number: 0, start });
+        self.jobs.push(JobSlice {
+            slot,
+            rows,
+            blocks: Vec::new(),
+            first_block: 0,
+            last: false,
+            step: 0,
+        });
+    }
+
+    /// Highest position plus one.
+    #[must_use]
+    pub fn reach(&self) -> usize {
+        self.positions.iter().max().map_or(0, |&p| p as usize + 1)
+    }
+}

@@ -1,0 +1,9 @@
+//! PEFT methods: which parameters they have, how these start, and how they travel in files.
+
+pub mod config;
+pub mod files;
+pub mod init;
+pub mod layout;
+pub mod mask;
+pub mod merge;
+pub mod tensors;

@@ -1,0 +1,266 @@
+//! `adapter_config.json` as the PEFT library reads and writes it, to and from a method.
+//!
+//! Written: only keys that old versions of the library know, at values that every reader understands. Read: a
+//! setting that would change the numbers and that we do not compute is refused by name, never ignored.
+
+use serde_json::{Map, Value, json};
+use shared::job::{
+    AdapterSpec, BitFitSpec, BottleneckPlacement, BottleneckSpec, DiffSpec, Ia3Spec, LoraSpec,
+    NonLinearity, PrefixSpec, PromptSpec, Targets,
+};
+use shared::model::{ModelShape, Target};
+use thiserror::Error;
+
+/// Says why an adapter's configuration cannot be used.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ConfigError {
+    /// Not JSON, or not an object.
+    #[error("adapter_config.json is not a JSON object: {0}")]
+    Syntax(String),
+    /// A key is missing or of the wrong type.
+    #[error("adapter_config.json: {key} is missing or not {wanted}")]
+    Key {
+        /// The key.
+        key: &'static str,
+        /// What it should be.
+        wanted: &'static str,
+    },
+    /// A method that is not computed here.
+    #[error("peft_type {found:?} is not computed here: known are LORA, IA3, PREFIX_TUNING, PROMPT_TUNING, BOTTLENECK, BITFIT, DIFF_PRUNING")]
+    Method {
+        /// What the file says.
+        found: String,
+    },
+    /// A setting that would change the numbers.
+    #[error("adapter_config.json: {key} = {value} is not computed here; re-export the adapter without it")]
+    Setting {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+    },
+}
+
+/// Makes the configuration of an adapter. `base` is the base model's hub id or content hash.
+#[must_use]
+pub fn write(spec: &AdapterSpec, shape: &ModelShape, base: &str) -> Value {
+    let mut map = Map::new();
+    let mut put = |key: &str, value: Value| map.insert(key.into(), value);
+    put("base_model_name_or_path", json!(base));
+    put("task_type", json!("CAUSAL_LM"));
+    put("inference_mode", json!(true));
+    match spec {
+        AdapterSpec::Lora(lora) => write_lora(lora, &mut put),
+        AdapterSpec::Ia3(ia3) => {
+            put("peft_type", json!("IA3"));
+            put("target_modules", names(&resolved(&ia3.targets)));
+            put("feedforward_modules", names(&ia3.feedforward));
+            put("fan_in_fan_out", json!(false));
+            put("init_ia3_weights", json!(true));
+            put("modules_to_save", Value::Null);
+        }
+        AdapterSpec::Bottleneck(bottleneck) => {
+            put("peft_type", json!("BOTTLENECK"));
+            put("placement", json!(bottleneck.placement));
+            put("bottleneck_size", json!(bottleneck.size));
+            put("non_linearity", json!(bottleneck.non_linearity));
+            put("residual", json!(true));
+            put("bias", json!(true));
+        }
+        AdapterSpec::Prefix(prefix) => {
+            put("peft_type", json!("PREFIX_TUNING"));
+            prompt_learning(prefix.tokens, shape, shape.kv_heads, shape.kv_width(), &mut put);
+            // The file holds the prefix itself: the reparameterisation has served.
+            put("prefix_projection", json!(false));
+            put("encoder_hidden_size", json!(prefix.projection.unwrap_or(shape.kv_width())));
+        }
+        AdapterSpec::Prompt(prompt) => {
+            put("peft_type", json!("PROMPT_TUNING"));
+            prompt_learning(prompt.tokens, shape, shape.heads, shape.hidden, &mut put);
+            put("prompt_tuning_init", json!("RANDOM"));
+        }
+        AdapterSpec::BitFit(bitfit) => {
+            put("peft_type", json!("BITFIT"));
+            put("target_modules", names(&resolved(&bitfit.targets)));
+        }
+        AdapterSpec::Diff(diff) => {
+            put("peft_type", json!("DIFF_PRUNING"));
+            put("target_modules", names(&resolved(&diff.targets)));
+            put("density", json!(diff.density));
+        }
+    }
+    Value::Object(map)
+}
+
+fn write_lora(lora: &LoraSpec, put: &mut impl FnMut(&str, Value) -> Option<Value>) {
+    put("peft_type", json!("LORA"));
+    put("r", json!(lora.rank));
+    put("lora_alpha", number(lora.alpha()));
+    put("lora_dropout", json!(lora.dropout));
+    put("target_modules", names(&resolved(&lora.targets)));
+    put("use_rslora", json!(lora.rslora));
+    put("use_dora", json!(lora.dora));
+    put("bias", json!("none"));
+    put("fan_in_fan_out", json!(false));
+    put("modules_to_save", Value::Null);
+    put("rank_pattern", json!({}));
+    put("alpha_pattern", json!({}));
+    put("init_lora_weights", json!(true));
+}
+
+/// An integer where the value is one: readers expect `"lora_alpha": 16`.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
+}
+
+fn prompt_learning(
+    tokens: usize,
+    shape: &ModelShape,
+    heads: usize,
+    width: usize,
+    put: &mut impl FnMut(&str, Value) -> Option<Value>,
+) {
+    put("num_virtual_tokens", json!(tokens));
+    put("num_layers", json!(shape.layers));
+    put("num_attention_heads", json!(heads));
+    put("token_dim", json!(width));
+    put("num_transformer_submodules", json!(1));
+    put("modules_to_save", Value::Null);
+}
+
+fn resolved(targets: &Targets) -> Vec<Target> {
+    targets.resolve().expect("the spec was checked")
+}
+
+fn names(targets: &[Target]) -> Value {
+    json!(targets.iter().map(|target| target.name()).collect::<Vec<_>>())
+}
+
+/// Reads a configuration into a method.
+///
+/// # Errors
+/// [`ConfigError`] naming the key that is missing, wrong or not computed here.
+pub fn read(text: &str) -> Result<AdapterSpec, ConfigError> {
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string()))?;
+    let Value::Object(map) = value else {
+        return Err(ConfigError::Syntax("another kind of value".into()));
+    };
+    let config = Config(map);
+    refuse(&config, &["modules_to_save", "layers_to_transform", "exclude_modules", "trainable_token_indices"])?;
+    match config.text("peft_type")?.as_str() {
+        "LORA" => read_lora(&config),
+        "IA3" => Ok(AdapterSpec::Ia3(Ia3Spec {
+            targets: config.targets("target_modules")?,
+            feedforward: config
+                .targets("feedforward_modules")?
+                .resolve()
+                .unwrap_or_default(),
+        })),
+        "PREFIX_TUNING" => {
+            Ok(AdapterSpec::Prefix(PrefixSpec { tokens: config.count("num_virtual_tokens")?, projection: None }))
+        }
+        "PROMPT_TUNING" => {
+            Ok(AdapterSpec::Prompt(PromptSpec { tokens: config.count("num_virtual_tokens")?, init_text: None }))
+        }
+        "BOTTLENECK" => Ok(AdapterSpec::Bottleneck(BottleneckSpec {
+            size: config.count("bottleneck_size")?,
+            placement: config.choice::<BottleneckPlacement>("placement", "houlsby, pfeiffer or parallel")?,
+            non_linearity: config.choice::<NonLinearity>("non_linearity", "relu, gelu or silu")?,
+        })),
+        "BITFIT" => Ok(AdapterSpec::BitFit(BitFitSpec { targets: config.targets("target_modules")? })),
+        "DIFF_PRUNING" => Ok(AdapterSpec::Diff(DiffSpec {
+            targets: config.targets("target_modules")?,
+            density: config.number("density")?,
+        })),
+        other => Err(ConfigError::Method { found: other.into() }),
+    }
+}
+
+fn read_lora(config: &Config) -> Result<AdapterSpec, ConfigError> {
+    refuse(config, &["rank_pattern", "alpha_pattern", "fan_in_fan_out", "lora_bias", "target_parameters"])?;
+    refuse(config, &["use_qalora", "use_bdlora", "layer_replication", "alora_invocation_tokens", "megatron_config"])?;
+    match config.0.get("bias") {
+        None | Some(Value::Null) => {}
+        Some(Value::String(bias)) if bias == "none" => {}
+        Some(other) => {
+            return Err(ConfigError::Setting { key: "bias", value: other.to_string() });
+        }
+    }
+    Ok(AdapterSpec::Lora(LoraSpec {
+        rank: config.count("r")?,
+        alpha: Some(config.number("lora_alpha")?),
+        dropout: config.number("lora_dropout").unwrap_or(0.0),
+        targets: config.targets("target_modules")?,
+        rslora: config.flag("use_rslora"),
+        dora: config.flag("use_dora"),
+        lr_ratio: 1.0,
+    }))
+}
+
+/// Refuses keys that are present with a value other than null, false or empty.
+fn refuse(config: &Config, keys: &[&'static str]) -> Result<(), ConfigError> {
+    for &key in keys {
+        let set = match config.0.get(key) {
+            None | Some(Value::Null | Value::Bool(false)) => false,
+            Some(Value::Array(list)) => !list.is_empty(),
+            Some(Value::Object(map)) => !map.is_empty(),
+            Some(_) => true,
+        };
+        if set {
+            return Err(ConfigError::Setting { key, value: config.0[key].to_string() });
+        }
+    }
+    Ok(())
+}
+
+struct Config(Map<String, Value>);
+
+impl Config {
+    fn text(&self, key: &'static str) -> Result<String, ConfigError> {
+        let text = self.0.get(key).and_then(Value::as_str);
+        text.map(str::to_owned).ok_or(ConfigError::Key { key, wanted: "a text" })
+    }
+
+    fn count(&self, key: &'static str) -> Result<usize, ConfigError> {
+        let count = self.0.get(key).and_then(Value::as_u64).filter(|&n| n > 0 && n < 1 << 24);
+        count.map(|n| n as usize).ok_or(ConfigError::Key { key, wanted: "a positive integer" })
+    }
+
+    fn number(&self, key: &'static str) -> Result<f64, ConfigError> {
+        let number = self.0.get(key).and_then(Value::as_f64);
+        number.ok_or(ConfigError::Key { key, wanted: "a number" })
+    }
+
+    fn flag(&self, key: &str) -> bool {
+        self.0.get(key).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    fn choice<T: serde::de::DeserializeOwned>(
+        &self,
+        key: &'static str,
+        wanted: &'static str,
+    ) -> Result<T, ConfigError> {
+        let value = self.0.get(key).cloned().unwrap_or(Value::Null);
+        serde_json::from_value(value).map_err(|_| ConfigError::Key { key, wanted })
+    }
+
+    /// A list of leaf names (or of paths ending in them), or `"all-linear"`.
+    fn targets(&self, key: &'static str) -> Result<Targets, ConfigError> {
+        const WANTED: &str = "a list of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, lm_head, or \"all-linear\"";
+        let error = || ConfigError::Key { key, wanted: WANTED };
+        match self.0.get(key) {
+            Some(Value::String(text)) if text == "all-linear" => {
+                Ok(Targets::Group("all-linear".into()))
+            }
+            Some(Value::Array(list)) => {
+                let named: Option<Vec<Target>> = list
+                    .iter()
+                    .map(|name| Target::try_from(name.as_str()?.to_owned()).ok())
+                    .collect();
+                named.map(Targets::Named).ok_or_else(error)
+            }
+            _ => Err(error()),
+        }
+    }
+}

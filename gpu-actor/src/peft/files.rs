@@ -1,0 +1,201 @@
+//! Adapter folders on disk: `adapter_config.json` and `adapter_model.safetensors`, whole or not at all.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+use shared::job::AdapterSpec;
+use shared::model::ModelShape;
+use thiserror::Error;
+
+use super::config::{self, ConfigError};
+use super::layout::Layout;
+use super::tensors::{self, NamedTensor, Tensors, TensorsError};
+use crate::durable::{self, DurableError};
+use crate::stage::reparam;
+
+/// Name of the configuration file.
+pub const CONFIG: &str = "adapter_config.json";
+/// Name of the weights file.
+pub const WEIGHTS: &str = "adapter_model.safetensors";
+/// Largest weights file read.
+const MAX_BYTES: u64 = 16 << 30;
+
+/// Says why an adapter folder could not be written or read.
+#[derive(Debug, Error)]
+pub enum AdapterFileError {
+    /// Writing failed; nothing is left behind.
+    #[error(transparent)]
+    Write(#[from] DurableError),
+    /// A file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The weights file is not safetensors, or lies about itself.
+    #[error("{path} is not a sound safetensors file: {reason}")]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The configuration cannot be used.
+    #[error("{path}: {source}")]
+    Config {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong.
+        source: ConfigError,
+    },
+    /// The method and the backbone do not fit.
+    #[error("{path}: {problems}")]
+    Misfit {
+        /// The folder.
+        path: PathBuf,
+        /// Every problem, one a line.
+        problems: String,
+    },
+    /// The tensors are not those of the configuration.
+    #[error("{path}: {source}")]
+    Tensors {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong.
+        source: TensorsError,
+    },
+}
+
+/// An adapter read from a folder.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// Its method.
+    pub spec: AdapterSpec,
+    /// Its layout on the backbone asked for.
+    pub layout: Layout,
+    /// Its values in flat storage order.
+    pub values: Vec<f32>,
+    /// What the file calls its base model.
+    pub base: Option<String>,
+}
+
+/// The tensors of an exported adapter. A reparameterised prefix is written as the prefix it computes.
+#[must_use]
+pub fn export_tensors(layout: &Layout, values: &[f32], shape: &ModelShape) -> Tensors {
+    match &layout.prefix {
+        Some(site) if site.projection.is_some() => {
+            let prefix = reparam::prefix(site, values, shape);
+            let width = prefix.len() / site.tokens;
+            let tensor = NamedTensor { shape: vec![site.tokens, width], values: prefix };
+            BTreeMap::from([("prompt_embeddings".to_owned(), tensor)])
+        }
+        _ => tensors::to_tensors(layout, values),
+    }
+}
+
+/// Writes an adapter folder that PEFT loads; refuses to replace one that is there.
+///
+/// `base` is the base model's hub id or content hash. `extra` files (a model card, provenance) are written with it.
+///
+/// # Errors
+/// [`AdapterFileError::Write`] when the folder exists or the disk refuses; nothing half written stays.
+pub fn write(
+    folder: &Path,
+    spec: &AdapterSpec,
+    layout: &Layout,
+    values: &[f32],
+    shape: &ModelShape,
+    base: &str,
+    extra: &[(&str, Vec<u8>)],
+) -> Result<(), AdapterFileError> {
+    let config = config::write(spec, shape, base);
+    let text = serde_json::to_vec_pretty(&config).expect("a JSON value has a text");
+    let weights = serialize(&export_tensors(layout, values, shape));
+    let mut files = vec![(CONFIG, text), (WEIGHTS, weights)];
+    files.extend(extra.iter().cloned());
+    durable::write_folder(folder, &files)?;
+    Ok(())
+}
+
+/// The bytes of a safetensors file with these tensors in f32.
+#[must_use]
+pub fn serialize(tensors: &Tensors) -> Vec<u8> {
+    let bytes: Vec<(&String, &[usize], &[u8])> = tensors
+        .iter()
+        .map(|(name, t)| (name, t.shape.as_slice(), bytemuck::cast_slice(&t.values)))
+        .collect();
+    let views = bytes.iter().map(|(name, shape, bytes)| {
+        let view = TensorView::new(Dtype::F32, shape.to_vec(), bytes)
+            .expect("a tensor has as many values as its shape says");
+        (name.as_str(), view)
+    });
+    let metadata = std::collections::HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    safetensors::serialize(views, Some(metadata)).expect("sound tensors serialize")
+}
+
+/// Reads an adapter folder for a backbone of this shape. `seed` matters to diff pruning only.
+///
+/// # Errors
+/// [`AdapterFileError`] naming the file and what is wrong: a missing tensor is an error, never a random start.
+pub fn read(folder: &Path, shape: &ModelShape, seed: u64) -> Result<Imported, AdapterFileError> {
+    let path = || folder.to_path_buf();
+    let config_path = folder.join(CONFIG);
+    let text = fs::read_to_string(&config_path)
+        .map_err(|source| AdapterFileError::Read { path: config_path, source })?;
+    let spec = config::read(&text)
+        .map_err(|source| AdapterFileError::Config { path: path(), source })?;
+    let problems = spec.problems(shape);
+    if !problems.is_empty() {
+        let problems = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        return Err(AdapterFileError::Misfit { path: path(), problems });
+    }
+    let layout = Layout::new(&spec, shape, seed);
+    let found = read_tensors(&folder.join(WEIGHTS))?;
+    let values = tensors::from_tensors(&layout, found, seed)
+        .map_err(|source| AdapterFileError::Tensors { path: path(), source })?;
+    let base = serde_json::from_str::<serde_json::Value>(&text)
+        .ok()
+        .and_then(|v| Some(v.get("base_model_name_or_path")?.as_str()?.to_owned()));
+    Ok(Imported { spec, layout, values, base })
+}
+
+/// Reads every tensor of a safetensors file as f32.
+///
+/// # Errors
+/// [`AdapterFileError::Read`] or [`AdapterFileError::Format`].
+pub fn read_tensors(path: &Path) -> Result<Tensors, AdapterFileError> {
+    let read_error = |source| AdapterFileError::Read { path: path.to_path_buf(), source };
+    let format = |reason: String| AdapterFileError::Format { path: path.to_path_buf(), reason };
+    let size = fs::metadata(path).map_err(read_error)?.len();
+    if size > MAX_BYTES {
+        return Err(format(format!("{size} bytes is above the limit of {MAX_BYTES} for an adapter")));
+    }
+    let bytes = fs::read(path).map_err(read_error)?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| format(error.to_string()))?;
+    file.iter()
+        .map(|(name, view)| {
+            let values = to_f32(&view).ok_or_else(|| {
+                format(format!("tensor {name} is {:?}: F32, BF16 and F16 are read", view.dtype()))
+            })?;
+            Ok((name.to_owned(), NamedTensor { shape: view.shape().to_vec(), values }))
+        })
+        .collect()
+}
+
+fn to_f32(view: &TensorView<'_>) -> Option<Vec<f32>> {
+    let pairs = || view.data().chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]]));
+    match view.dtype() {
+        Dtype::F32 => {
+            let quads = view.data().chunks_exact(4);
+            Some(quads.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
+        }
+        Dtype::BF16 => Some(pairs().map(|bits| half::bf16::from_bits(bits).to_f32()).collect()),
+        Dtype::F16 => Some(pairs().map(|bits| half::f16::from_bits(bits).to_f32()).collect()),
+        _ => None,
+    }
+}

@@ -1,0 +1,17 @@
+//! What a stage computes: blocks, adapters at their sites, loss, gradients and steps. Pure.
+
+mod attend;
+pub mod adapter;
+mod block;
+mod bottleneck;
+pub mod cache;
+mod dropout;
+mod gradient;
+mod linear;
+mod linear_reverse;
+mod loss;
+pub mod optim;
+pub(crate) mod reparam;
+pub mod step;
+mod sums;
+pub mod tape;

@@ -1,0 +1,245 @@
+//! The exact reverse of [`super::linear`]: gradients of inputs and of every method's parameters.
+
+use kernels::ops::thin::{self, Part};
+use kernels::ops::sparse::{self, Values};
+use kernels::ops::{elementwise, linear as product};
+use shared::model::Projection;
+
+use super::gradient::Slot;
+use super::linear::{
+    Bank, Pair, Pass, dropped_input, input_scale, pairs, rows_of, rows_of_mut, site, split_runs,
+    values,
+};
+use super::tape::SiteTape;
+use super::{dropout, sums};
+use crate::batch::JobSlice;
+use crate::peft::layout::LinearSite;
+
+/// Gradients of products that share an input `x` `(rows, in)`.
+///
+/// `d_outputs` `(rows, out)` are consumed. `dx` `(rows, in)` is overwritten; `None` when nothing below trains.
+pub(super) fn backward(
+    pass: &Pass<'_>,
+    bank: &mut Bank,
+    layer: usize,
+    x: &[f32],
+    d_outputs: &mut [(Projection, &mut Vec<f32>)],
+    mut dx: Option<&mut [f32]>,
+    sites: &[SiteTape; 7],
+) {
+    for (p, dy) in d_outputs.iter_mut() {
+        reverse_output(pass, bank, layer, *p, dy, &sites[*p as usize]);
+    }
+    let weights = pass.weights(layer);
+    let projections: Vec<Projection> = d_outputs.iter().map(|(p, _)| *p).collect();
+    let width = weights.projection(projections[0]).cols();
+    let (plain, scaled) = split_runs(pass, bank, layer, &projections);
+    if let Some(dx) = dx.as_deref_mut() {
+        for run in plain {
+            let parts: Vec<_> = d_outputs
+                .iter()
+                .map(|(p, dy)| {
+                    let weight = weights.projection(*p);
+                    (rows_of(dy, &run, weight.rows()), weight)
+                })
+                .collect();
+            product::backward_many(pass.cpu, &parts, rows_of_mut(dx, &run, width), false);
+        }
+    }
+    for job in scaled {
+        let dx = dx.as_deref_mut().map(|dx| rows_of_mut(dx, &job.rows, width));
+        reverse_input(pass, bank, layer, job, rows_of(x, &job.rows, width), d_outputs, dx);
+    }
+    for (p, dy) in d_outputs {
+        reverse_low_rank(pass, bank, layer, *p, (x, width), dy, dx.as_deref_mut(), &sites[*p as usize]);
+        reverse_sparse(pass, bank, layer, *p, (x, width), dy, dx.as_deref_mut());
+    }
+}
+
+/// Reverses what was done to the output last: learned scales and biases.
+fn reverse_output(
+    pass: &Pass<'_>,
+    bank: &mut Bank,
+    layer: usize,
+    p: Projection,
+    dy: &mut [f32],
+    tape: &SiteTape,
+) {
+    let out = pass.weights(layer).projection(p).rows();
+    let mut saved = 0;
+    for job in &pass.batch.jobs {
+        let Some((adapter, found)) = site(bank, job, layer, p) else { continue };
+        let found = found.clone();
+        let derived = match found {
+            LinearSite::LowRank { magnitude: Some(_), .. } => {
+                adapter.derived.dora_scale[layer][p as usize].clone()
+            }
+            LinearSite::ScaleOutput(ref range) => adapter.values[range.clone()].to_vec(),
+            _ => Vec::new(),
+        };
+        let dy = rows_of_mut(dy, &job.rows, out);
+        let adapter = bank[job.slot].as_mut().expect("the site is this adapter's");
+        match found {
+            LinearSite::Bias(range) => {
+                let slot = adapter.gradient.slot(&range, job.last);
+                sums::columns(pass.cpu, job, dy, None, out, slot);
+            }
+            LinearSite::ScaleOutput(range)
+            | LinearSite::LowRank { magnitude: Some(range), .. } => {
+                let outputs = &tape.outputs[saved..saved + dy.len()];
+                saved += dy.len();
+                let slot = adapter.gradient.slot(&range, job.last);
+                sums::columns(pass.cpu, job, dy, Some(outputs), out, slot);
+                elementwise::scale_columns(pass.cpu, dy, &derived);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// One job whose method scales the input of at least one of the products; `x` and `dx` are its rows.
+fn reverse_input(
+    pass: &Pass<'_>,
+    bank: &mut Bank,
+    layer: usize,
+    job: &JobSlice,
+    x: &[f32],
+    d_outputs: &[(Projection, &mut Vec<f32>)],
+    mut dx: Option<&mut [f32]>,
+) {
+    if let Some(dx) = dx.as_deref_mut() {
+        dx.fill(0.0);
+    }
+    for (p, dy) in d_outputs {
+        let weight = pass.weights(layer).projection(*p);
+        let mut d_input = vec![0.0; x.len()];
+        product::backward(pass.cpu, rows_of(dy, &job.rows, weight.rows()), weight, &mut d_input, false);
+        if let Some(scale) = input_scale(bank, job, layer, *p).map(<[f32]>::to_vec) {
+            let adapter = bank[job.slot].as_mut().expect("the scale is this adapter's");
+            if let Some(LinearSite::ScaleInput(range)) =
+                adapter.layout.layers[layer].linear[*p as usize].clone()
+            {
+                let slot = adapter.gradient.slot(&range, job.last);
+                sums::columns(pass.cpu, job, &d_input, Some(x), weight.cols(), slot);
+            }
+            elementwise::scale_columns(pass.cpu, &mut d_input, &scale);
+        }
+        if let Some(dx) = dx.as_deref_mut() {
+            elementwise::add(pass.cpu, dx, &d_input);
+        }
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "a site's reverse needs both sides of the product")]
+fn reverse_low_rank(
+    pass: &Pass<'_>,
+    bank: &mut Bank,
+    layer: usize,
+    p: Projection,
+    (x, width): (&[f32], usize),
+    dy: &[f32],
+    mut dx: Option<&mut [f32]>,
+    tape: &SiteTape,
+) {
+    let out = pass.weights(layer).projection(p).rows();
+    let pairs = pairs(pass, bank, layer, p);
+    if pairs.is_empty() {
+        return;
+    }
+    // d_low = scale * dy B
+    let mut d_low = vec![0.0; tape.low.len()];
+    let ups: Vec<Part<'_>> = pairs
+        .iter()
+        .map(|pair| Part {
+            rows: pair.job.rows.clone(),
+            rank: pair.rank,
+            matrix: &values(bank, pair.job.slot)[pair.b.clone()],
+            scale: pair.scale,
+            low: pair.low,
+        })
+        .collect();
+    thin::shrink(pass.cpu, &ups, dy, out, &mut d_low);
+    if let Some(dx) = dx.as_deref_mut() {
+        let downs: Vec<Part<'_>> = pairs
+            .iter()
+            .filter(|pair| pair.drop.is_none())
+            .map(|pair| Part {
+                rows: pair.job.rows.clone(),
+                rank: pair.rank,
+                matrix: &values(bank, pair.job.slot)[pair.a.clone()],
+                scale: 1.0,
+                low: pair.low,
+            })
+            .collect();
+        thin::grow(pass.cpu, &downs, &d_low, dx, width);
+        for pair in pairs.iter().filter(|pair| pair.drop.is_some()) {
+            grow_dropped(pass, bank, pair, &d_low, dx, width);
+        }
+    }
+    for pair in &pairs {
+        let low = pair.low..pair.low + pair.job.rows.len() * pair.rank;
+        let dropped = pair.drop.is_some().then(|| dropped_input(pass, pair, x, width));
+        let input = dropped.as_deref().unwrap_or_else(|| rows_of(x, &pair.job.rows, width));
+        let dy = rows_of(dy, &pair.job.rows, out);
+        let gradient = &mut bank[pair.job.slot].as_mut().expect("a pair has an adapter").gradient;
+        let left = (&d_low[low.clone()], pair.rank);
+        let slot = gradient.slot(&pair.a, pair.job.last);
+        sums::outer(pass.cpu, pair.job, left, (input, width), 1.0, slot);
+        let left = (&tape.low[low], pair.rank);
+        let slot = gradient.slot(&pair.b, pair.job.last);
+        sums::outer(pass.cpu, pair.job, left, (dy, out), pair.scale, slot);
+    }
+}
+
+/// dx += mask * (d_low A) for one job with dropout.
+fn grow_dropped(
+    pass: &Pass<'_>,
+    bank: &Bank,
+    pair: &Pair<'_>,
+    d_low: &[f32],
+    dx: &mut [f32],
+    width: usize,
+) {
+    let rows = pair.job.rows.len();
+    let mut d_input = vec![0.0; rows * width];
+    let part = Part {
+        rows: 0..rows,
+        rank: pair.rank,
+        matrix: &values(bank, pair.job.slot)[pair.a.clone()],
+        scale: 1.0,
+        low: 0,
+    };
+    thin::grow(pass.cpu, &[part], &d_low[pair.low..][..rows * pair.rank], &mut d_input, width);
+    let drop = pair.drop.as_ref().expect("only pairs with dropout come here");
+    dropout::apply(pass, pair.job, drop, &mut d_input, width);
+    elementwise::add(pass.cpu, rows_of_mut(dx, &pair.job.rows, width), &d_input);
+}
+
+fn reverse_sparse(
+    pass: &Pass<'_>,
+    bank: &mut Bank,
+    layer: usize,
+    p: Projection,
+    (x, width): (&[f32], usize),
+    dy: &[f32],
+    mut dx: Option<&mut [f32]>,
+) {
+    let out = pass.weights(layer).projection(p).rows();
+    for job in &pass.batch.jobs {
+        let Some((adapter, LinearSite::Sparse { values, pattern })) = site(bank, job, layer, p)
+        else {
+            continue;
+        };
+        let (range, pattern) = (values.clone(), pattern.clone());
+        let (x, dy) = (rows_of(x, &job.rows, width), rows_of(dy, &job.rows, out));
+        if let Some(dx) = dx.as_deref_mut() {
+            let values = &adapter.values[range.clone()];
+            sparse::backward(pass.cpu, &pattern, values, dy, rows_of_mut(dx, &job.rows, width));
+        }
+        let adapter = bank[job.slot].as_mut().expect("the site is this adapter's");
+        let (blocks, first_block) = (sums::blocks(job), job.first_block);
+        let Slot { nodes, gradient } = adapter.gradient.slot(&range, job.last);
+        let values = Values { first_block, blocks: &blocks, x, dy, nodes, gradient };
+        sparse::gradient(pass.cpu, &pattern, values);
+    }
+}

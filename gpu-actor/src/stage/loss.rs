@@ -1,0 +1,160 @@
+//! The end of the model: final norm, LM head and the loss of each job's labelled rows.
+//!
+//! Only rows with a target are computed. Loss of a job = sum over its labelled rows of coefficient * nll, where
+//! the coefficient is the row's weight over the weight of the whole optimizer step, so a step's loss and gradient
+//! do not depend on how it was cut into passes. A job's loss never sees another job's rows.
+
+use std::ops::Range;
+
+use kernels::ops::head::{self, HeadAdapter};
+use kernels::ops::rms_norm;
+use kernels::ops::thin::{self, Part};
+
+use super::linear::{Bank, Pass};
+use super::sums;
+use crate::batch::{Batch, JobSlice, NO_TARGET};
+use crate::peft::layout::LinearSite;
+
+/// Labelled rows of a batch and what the head made of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Labelled {
+    /// Batch row of each labelled row, ascending.
+    pub(super) rows: Vec<usize>,
+    /// Negative log-likelihood of each.
+    pub(super) losses: Vec<f32>,
+    /// Whether the target was the most likely token.
+    pub(super) correct: Vec<bool>,
+    /// Gradient of the residual stream, `(labelled, hidden)`; empty when not training.
+    pub(super) d_hidden: Vec<f32>,
+}
+
+/// Computes losses, and gradients when training, from the last block's output `(rows, hidden)`.
+pub(super) fn compute(pass: &Pass<'_>, bank: &mut Bank, hidden: &[f32]) -> Labelled {
+    let (model, batch) = (pass.model, pass.batch);
+    let (width, eps) = (model.shape.hidden, model.shape.norm_eps as f32);
+    let rows: Vec<usize> =
+        (0..batch.rows()).filter(|&row| batch.targets[row] != NO_TARGET).collect();
+    let count = rows.len();
+    let mut x = Vec::with_capacity(count * width);
+    for &row in &rows {
+        x.extend_from_slice(&hidden[row * width..][..width]);
+    }
+    let (mut normed, mut root) = (vec![0.0; x.len()], vec![0.0; count]);
+    let norm = &model.final_norm;
+    rms_norm::forward(pass.cpu, &x, norm, eps, width, &mut normed, &mut root);
+    let targets: Vec<u32> = rows.iter().map(|&row| batch.targets[row]).collect();
+    let coefficients: Vec<f32> = rows.iter().map(|&row| batch.coefficients[row]).collect();
+    let (mut losses, mut correct) = (vec![0.0; count], vec![false; count]);
+    let mut d_normed = vec![0.0; if pass.training { x.len() } else { 0 }];
+    // Jobs with an adapter on the head go another way; runs of the others are computed together.
+    for run in runs(batch, bank, &rows) {
+        let (from, to) = (run.from, run.to);
+        let range = from * width..to * width;
+        let dx = pass.training.then(|| &mut d_normed[range.clone()]);
+        let (loss, right) = (&mut losses[from..to], &mut correct[from..to]);
+        let input = head::Rows {
+            x: &normed[range],
+            targets: &targets[from..to],
+            coefficients: &coefficients[from..to],
+        };
+        match run.job {
+            None => head::loss_and_gradient(pass.cpu, &input, model.head(), loss, right, dx),
+            Some(job) => adapted(pass, bank, job, &rows[from..to], &input, loss, right, dx),
+        }
+    }
+    let mut d_hidden = vec![0.0; d_normed.len()];
+    if pass.training {
+        let d = &mut d_hidden;
+        rms_norm::backward(pass.cpu, &d_normed, &x, norm, &root, width, d, false);
+    }
+    Labelled { rows, losses, correct, d_hidden }
+}
+
+/// A run of labelled rows `[from, to)`; `job` is set when that job adapts the head.
+struct Run<'a> {
+    from: usize,
+    to: usize,
+    job: Option<&'a JobSlice>,
+}
+
+fn head_site<'a>(bank: &'a Bank, job: &JobSlice) -> Option<&'a LinearSite> {
+    bank.get(job.slot)?.as_ref()?.layout.head.as_ref()
+}
+
+fn runs<'a>(batch: &'a Batch, bank: &Bank, rows: &[usize]) -> Vec<Run<'a>> {
+    let mut list: Vec<Run<'a>> = Vec::new();
+    let mut from = 0;
+    for job in &batch.jobs {
+        let to = from + rows[from..].iter().take_while(|&&row| row < job.rows.end).count();
+        let job = head_site(bank, job).map(|_| job);
+        match list.last_mut() {
+            Some(run) if run.job.is_none() && job.is_none() => run.to = to,
+            _ => list.push(Run { from, to, job }),
+        }
+        from = to;
+    }
+    list.retain(|run| run.from < run.to);
+    list
+}
+
+#[expect(clippy::too_many_arguments, reason = "the head's results and the job's place")]
+fn adapted(
+    pass: &Pass<'_>,
+    bank: &mut Bank,
+    job: &JobSlice,
+    rows: &[usize],
+    input: &head::Rows<'_>,
+    losses: &mut [f32],
+    correct: &mut [bool],
+    dx: Option<&mut [f32]>,
+) {
+    let adapter = bank[job.slot].as_mut().expect("only adapted jobs come here");
+    let Some(LinearSite::LowRank { a, b, rank, scale, .. }) = adapter.layout.head.clone() else {
+        unreachable!("only low-rank methods reach the head: JobSpec::problems refuses the others");
+    };
+    let (a_values, b_values) = (adapter.values[a.clone()].to_vec(), adapter.values[b.clone()].to_vec());
+    let pair = HeadAdapter { rank, a: &a_values, b: &b_values, scale };
+    let blocks = sums::labelled_blocks(job, rows);
+    let sums = pass.training.then(|| {
+        let (a, b) = adapter.gradient.slots(&a, &b, job.last);
+        head::AdapterSums {
+            first_block: job.first_block,
+            blocks: &blocks,
+            nodes_a: a.nodes,
+            nodes_b: b.nodes,
+            gradient_a: a.gradient,
+            gradient_b: b.gradient,
+        }
+    });
+    let head = pass.model.head();
+    head::loss_and_gradient_adapted(pass.cpu, input, head, &pair, losses, correct, dx, sums);
+}
+
+/// Adds each job's head adapter to logits `(wanted, vocab)` of chosen rows with normed inputs `(wanted, hidden)`.
+pub(super) fn adapt_logits(
+    pass: &Pass<'_>,
+    bank: &Bank,
+    wanted: &[usize],
+    normed: &[f32],
+    logits: &mut [f32],
+) {
+    let (hidden, vocab) = (pass.model.shape.hidden, pass.model.shape.vocab);
+    for (index, row) in wanted.iter().enumerate() {
+        let Some(job) = pass.batch.jobs.iter().find(|job| job.rows.contains(row)) else { continue };
+        let Some(LinearSite::LowRank { a, b, rank, scale, .. }) = head_site(bank, job) else {
+            continue;
+        };
+        let values = &bank[job.slot].as_ref().expect("the site is this adapter's").values;
+        let mut low = vec![0.0; *rank];
+        let part = |matrix: &Range<usize>, scale| Part {
+            rows: 0..1,
+            rank: *rank,
+            matrix: &values[matrix.clone()],
+            scale,
+            low: 0,
+        };
+        let (x, y) = (&normed[index * hidden..][..hidden], &mut logits[index * vocab..][..vocab]);
+        thin::shrink(pass.cpu, &[part(a, 1.0)], x, hidden, &mut low);
+        thin::grow(pass.cpu, &[part(b, *scale)], &low, y, vocab);
+    }
+}

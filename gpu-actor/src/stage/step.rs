@@ -1,0 +1,331 @@
+//! The stage: a frozen slice of the backbone, a bank of adapters, and the passes over them.
+
+use std::sync::Arc;
+
+use kernels::cpu::Cpu;
+use kernels::ops::head;
+use kernels::ops::rms_norm;
+use kernels::ops::rope::RopeTable;
+
+use super::adapter::Adapter;
+use super::block;
+use super::cache::KeyValueCache;
+use super::linear::Pass;
+use super::loss::{self, Labelled};
+use super::sums;
+use super::tape::{LayerTape, Work};
+use crate::batch::{Batch, JobSlice, VIRTUAL};
+use crate::model::Model;
+
+/// A frozen backbone and the adapters that live on it.
+#[derive(Debug)]
+pub struct Stage {
+    model: Arc<Model>,
+    cpu: Cpu,
+    bank: Vec<Option<Adapter>>,
+    table: RopeTable,
+    tape: Vec<LayerTape>,
+    work: Work,
+}
+
+/// What a pass found out about one job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobOutcome {
+    /// The adapter's place in the bank.
+    pub slot: usize,
+    /// Sum of coefficient * nll over this pass's blocks, block by block in the job's order.
+    pub block_losses: Vec<f64>,
+    /// Plain sum of nll and number of labelled rows, by sequence of the batch that belongs to the job.
+    pub sequences: Vec<SequenceLoss>,
+    /// Labelled rows whose target was the most likely token.
+    pub correct: u64,
+    /// First row whose loss is not finite.
+    pub bad: Option<BadRow>,
+}
+
+/// Loss of one sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SequenceLoss {
+    /// Sum of the negative log-likelihoods.
+    pub sum: f64,
+    /// Number of labelled rows.
+    pub tokens: u64,
+}
+
+/// Where a number stopped being finite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadRow {
+    /// Number of the sequence within the job's optimizer step.
+    pub sequence: u32,
+    /// Row within the sequence.
+    pub row: usize,
+    /// First block whose input is not finite there; `None` when only the head's output is.
+    pub layer: Option<usize>,
+}
+
+impl Stage {
+    /// A stage that holds the whole model.
+    #[must_use]
+    pub fn new(model: Arc<Model>, cpu: Cpu) -> Self {
+        let table = RopeTable::new(&model.inverse_frequencies(), 0);
+        let tape = vec![LayerTape::default(); model.layers.len()];
+        Self { model, cpu, bank: Vec::new(), table, tape, work: Work::default() }
+    }
+
+    /// The backbone.
+    #[must_use]
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    /// The device it computes on.
+    #[must_use]
+    pub fn cpu(&self) -> &Cpu {
+        &self.cpu
+    }
+
+    /// Attaches an adapter and returns its slot.
+    pub fn attach(&mut self, mut adapter: Adapter) -> usize {
+        adapter.derive(&self.cpu, &self.model);
+        let free = self.bank.iter().position(Option::is_none);
+        let slot = free.unwrap_or_else(|| {
+            self.bank.push(None);
+            self.bank.len() - 1
+        });
+        self.bank[slot] = Some(adapter);
+        slot
+    }
+
+    /// Takes an adapter off the backbone, which is as it was before.
+    pub fn detach(&mut self, slot: usize) -> Option<Adapter> {
+        self.bank.get_mut(slot)?.take()
+    }
+
+    /// The adapter in a slot.
+    #[must_use]
+    pub fn adapter(&self, slot: usize) -> Option<&Adapter> {
+        self.bank.get(slot)?.as_ref()
+    }
+
+    /// The adapter in a slot, to change; call [`Stage::derive`] afterwards.
+    pub fn adapter_mut(&mut self, slot: usize) -> Option<&mut Adapter> {
+        self.bank.get_mut(slot)?.as_mut()
+    }
+
+    /// Recomputes what depends on an adapter's values.
+    pub fn derive(&mut self, slot: usize) {
+        if let Some(adapter) = self.bank.get_mut(slot).and_then(Option::as_mut) {
+            adapter.derive(&self.cpu, &self.model);
+        }
+    }
+
+    /// Forward and backward of a batch: losses returned, gradients added to each job's tree.
+    pub fn train(&mut self, batch: &Batch) -> Vec<JobOutcome> {
+        let hidden = self.forward(batch, true, None);
+        let Self { model, cpu, bank, .. } = self;
+        let pass = Pass { cpu, model, batch, training: true };
+        let labelled = loss::compute(&pass, bank, &hidden);
+        self.backward(batch, &labelled);
+        for job in batch.jobs.iter().filter(|job| job.last) {
+            if let Some(adapter) = self.bank[job.slot].as_mut() {
+                adapter.close_gradient(&self.model.shape);
+            }
+        }
+        self.outcomes(batch, &labelled)
+    }
+
+    /// Forward only: losses of a batch without dropout and without gradients.
+    pub fn evaluate(&mut self, batch: &Batch) -> Vec<JobOutcome> {
+        let hidden = self.forward(batch, false, None);
+        let Self { model, cpu, bank, .. } = self;
+        let pass = Pass { cpu, model, batch, training: false };
+        let labelled = loss::compute(&pass, bank, &hidden);
+        self.outcomes(batch, &labelled)
+    }
+
+    /// Logits `(wanted, vocab)` of chosen rows; with caches (one a sequence), keys and values are appended.
+    pub fn logits(
+        &mut self,
+        batch: &Batch,
+        wanted: &[usize],
+        caches: Option<&mut [KeyValueCache]>,
+    ) -> Vec<f32> {
+        let hidden = self.forward(batch, false, caches);
+        let model = &self.model;
+        let (width, vocab) = (model.shape.hidden, model.shape.vocab);
+        let mut x = Vec::with_capacity(wanted.len() * width);
+        for &row in wanted {
+            x.extend_from_slice(&hidden[row * width..][..width]);
+        }
+        let (mut normed, mut root) = (vec![0.0; x.len()], vec![0.0; wanted.len()]);
+        let (norm, eps) = (&model.final_norm, model.shape.norm_eps as f32);
+        rms_norm::forward(&self.cpu, &x, norm, eps, width, &mut normed, &mut root);
+        let mut out = vec![0.0; wanted.len() * vocab];
+        head::logits(&self.cpu, &normed, model.head(), &mut out);
+        let pass = Pass { cpu: &self.cpu, model, batch, training: false };
+        loss::adapt_logits(&pass, &self.bank, wanted, &normed, &mut out);
+        out
+    }
+
+    /// Output of the last block, `(rows, hidden)`.
+    fn forward(
+        &mut self,
+        batch: &Batch,
+        training: bool,
+        mut caches: Option<&mut [KeyValueCache]>,
+    ) -> Vec<f32> {
+        let shape = &self.model.shape;
+        self.table.ensure(batch.reach());
+        self.work.resize(batch.rows(), shape);
+        let mut hidden = self.embed(batch);
+        let Self { model, cpu, bank, table, tape, work, .. } = self;
+        let pass = Pass { cpu, model, batch, training };
+        for layer in 0..model.layers.len() {
+            // Without backward one tape serves every block.
+            let tape = &mut tape[if training { layer } else { 0 }];
+            tape.resize(batch.rows(), &model.shape);
+            let caches = caches.as_deref_mut();
+            block::forward(&pass, bank, layer, table, &mut hidden, tape, work, caches);
+        }
+        hidden
+    }
+
+    fn embed(&self, batch: &Batch) -> Vec<f32> {
+        let width = self.model.shape.hidden;
+        let mut hidden = vec![0.0; batch.rows() * width];
+        for job in &batch.jobs {
+            let adapter = self.bank.get(job.slot).and_then(Option::as_ref);
+            let prompt = adapter.and_then(|adapter| {
+                let site = adapter.layout.prompt.as_ref()?;
+                Some(&adapter.values[site.embeddings.clone()])
+            });
+            for row in job.rows.clone() {
+                let out = &mut hidden[row * width..][..width];
+                let token = batch.tokens[row];
+                if token & VIRTUAL == 0 {
+                    self.model.embedding.row(token as usize, out);
+                } else {
+                    let index = (token & !VIRTUAL) as usize;
+                    let prompt = prompt.expect("only prompt tuning makes virtual rows");
+                    out.copy_from_slice(&prompt[index * width..][..width]);
+                }
+            }
+        }
+        hidden
+    }
+
+    fn backward(&mut self, batch: &Batch, labelled: &Labelled) {
+        let width = self.model.shape.hidden;
+        let Self { model, cpu, bank, table, tape, work, .. } = self;
+        work.d_hidden.fill(0.0);
+        for (&row, d) in labelled.rows.iter().zip(labelled.d_hidden.chunks(width)) {
+            work.d_hidden[row * width..][..width].copy_from_slice(d);
+        }
+        let prompted = |job: &JobSlice| {
+            bank[job.slot].as_ref().is_some_and(|adapter| adapter.layout.prompt.is_some())
+        };
+        let below = batch.jobs.iter().any(prompted);
+        let pass = Pass { cpu, model, batch, training: true };
+        for layer in (0..model.layers.len()).rev() {
+            let needed = layer > 0 || below;
+            block::backward(&pass, bank, layer, table, &mut tape[layer], work, needed);
+        }
+        if below {
+            prompt_gradients(&pass, bank, &work.d_hidden);
+        }
+    }
+
+    fn outcomes(&self, batch: &Batch, labelled: &Labelled) -> Vec<JobOutcome> {
+        let mut at = 0;
+        let mut list = Vec::with_capacity(batch.jobs.len());
+        for (index, job) in batch.jobs.iter().enumerate() {
+            let end = at + labelled.rows[at..].iter().take_while(|&&r| r < job.rows.end).count();
+            let mine = at..end;
+            at = end;
+            list.push(self.outcome(batch, index, labelled, mine));
+        }
+        list
+    }
+
+    fn outcome(
+        &self,
+        batch: &Batch,
+        index: usize,
+        labelled: &Labelled,
+        mine: std::ops::Range<usize>,
+    ) -> JobOutcome {
+        let job = &batch.jobs[index];
+        let mut block_losses = vec![0.0; job.blocks.len()];
+        let own: Vec<_> = batch.sequences.iter().filter(|s| s.job == index).collect();
+        let mut sequences = vec![SequenceLoss::default(); own.len()];
+        let (mut correct, mut bad, mut block, mut sequence) = (0, None, 0, 0);
+        for i in mine {
+            let (row, loss) = (labelled.rows[i], f64::from(labelled.losses[i]));
+            while row >= own[sequence].rows.end {
+                sequence += 1;
+            }
+            while block < job.blocks.len() && row >= job.blocks[block].end {
+                block += 1;
+            }
+            if let Some(sum) = block_losses.get_mut(block) {
+                *sum += f64::from(batch.coefficients[row]) * loss;
+            }
+            sequences[sequence].sum += loss;
+            sequences[sequence].tokens += 1;
+            correct += u64::from(labelled.correct[i]);
+            if !loss.is_finite() && bad.is_none() {
+                let layer = self.first_bad_layer(row);
+                let (number, start) = (own[sequence].number, own[sequence].rows.start);
+                bad = Some(BadRow { sequence: number, row: row - start, layer });
+            }
+        }
+        JobOutcome { slot: job.slot, block_losses, sequences, correct, bad }
+    }
+
+    /// The first block whose output at a row is not finite, from the tape of the last training pass.
+    fn first_bad_layer(&self, row: usize) -> Option<usize> {
+        let width = self.model.shape.hidden;
+        let bad = |values: &[f32]| {
+            values.get(row * width..(row + 1) * width).is_some_and(|v| v.iter().any(|x| !x.is_finite()))
+        };
+        self.tape
+            .iter()
+            .position(|tape| bad(&tape.residual) || bad(&tape.middle))
+            .map(|layer| if bad(&self.tape[layer].residual) { layer.saturating_sub(1) } else { layer })
+    }
+
+    /// Bytes held by adapters, tape and buffers (not the backbone).
+    #[must_use]
+    pub fn adapter_bytes(&self) -> u64 {
+        self.bank.iter().flatten().map(Adapter::bytes).sum()
+    }
+}
+
+/// Adds each sequence's share of its job's prompt gradient: the gradient of its virtual rows.
+fn prompt_gradients(pass: &Pass<'_>, bank: &mut super::linear::Bank, d_hidden: &[f32]) {
+    let width = pass.model.shape.hidden;
+    for (index, job) in pass.batch.jobs.iter().enumerate() {
+        let Some(adapter) = bank[job.slot].as_mut() else { continue };
+        let Some(site) = adapter.layout.prompt.clone() else { continue };
+        let starts: Vec<usize> = pass
+            .batch
+            .sequences
+            .iter()
+            .filter(|s| s.job == index && s.start == 0)
+            .map(|s| s.rows.start)
+            .collect();
+        // A sequence's share is counted with its first block; the others have none.
+        let size = site.tokens * width;
+        let none = vec![0.0; size];
+        let parts: Vec<&[f32]> = job
+            .blocks
+            .iter()
+            .map(|block| {
+                let first = starts.contains(&block.start);
+                if first { &d_hidden[block.start * width..][..size] } else { &none[..] }
+            })
+            .collect();
+        let slot = adapter.gradient.slot(&site.embeddings, job.last);
+        sums::partials(pass.cpu, job, &parts, size, slot);
+    }
+}

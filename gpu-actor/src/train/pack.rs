@@ -1,0 +1,123 @@
+//! Fills passes with the sequences of many jobs, one after another, with no padding.
+//!
+//! Sequences go in the order of the jobs and of each job's step; a pass is closed when the next sequence would
+//! exceed the budget (a longer sequence gets a pass of its own). So at most one job is ever open between passes,
+//! and a job's blocks arrive in its own order. Where passes are cut changes no result.
+
+use data::rows::TokenRow;
+
+use crate::batch::{Batch, JobEntry, block_count};
+
+/// One job's sequences to be passed, in the order of its step.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// The adapter's place in the bank.
+    pub slot: usize,
+    /// Virtual tokens that take rows.
+    pub prompt_tokens: usize,
+    /// Virtual tokens that take positions only.
+    pub prefix_tokens: usize,
+    /// Optimizer step.
+    pub step: u64,
+    /// The sequences.
+    pub rows: Vec<&'a TokenRow>,
+}
+
+impl Request<'_> {
+    /// Tokens that count in the loss, over all sequences.
+    #[must_use]
+    pub fn trained_tokens(&self) -> u64 {
+        self.rows.iter().map(|row| row.trained() as u64).sum()
+    }
+}
+
+/// Cuts the requests into batches of at most `budget` rows.
+#[must_use]
+pub fn passes(requests: &[Request<'_>], budget: usize) -> Vec<Batch> {
+    let mut done = Vec::new();
+    let mut open = Batch::default();
+    for request in requests {
+        let trained_tokens = request.trained_tokens();
+        let (mut first_block, mut from) = (0, 0);
+        while from < request.rows.len() {
+            let to = fill(request, from, open.rows(), budget);
+            if to == from {
+                done.push(std::mem::take(&mut open));
+                continue;
+            }
+            let rows = &request.rows[from..to];
+            let entry = JobEntry {
+                slot: request.slot,
+                prompt_tokens: request.prompt_tokens,
+                prefix_tokens: request.prefix_tokens,
+                first_block,
+                first_sequence: from as u32,
+                last: to == request.rows.len(),
+                step: request.step,
+                trained_tokens,
+            };
+            open.push(entry, rows);
+            first_block += rows
+                .iter()
+                .map(|row| block_count(row.ids.len(), request.prompt_tokens))
+                .sum::<u64>();
+            from = to;
+        }
+    }
+    if open.rows() > 0 {
+        done.push(open);
+    }
+    done
+}
+
+/// End of the run of sequences from `from` that fits behind `used` rows; at least one when the pass is empty.
+fn fill(request: &Request<'_>, from: usize, used: usize, budget: usize) -> usize {
+    let (mut rows, mut to) = (used, from);
+    while let Some(row) = request.rows.get(to) {
+        let more = row.ids.len() + request.prompt_tokens;
+        if rows + more > budget && rows > 0 {
+            break;
+        }
+        rows += more;
+        to += 1;
+    }
+    to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(length: usize) -> TokenRow {
+        TokenRow::new(vec![1; length], vec![1; length])
+    }
+
+    #[test]
+    fn every_sequence_is_passed_once_and_in_order() {
+        let rows: Vec<TokenRow> = [5, 70, 3, 200, 9, 1, 64].into_iter().map(row).collect();
+        let request = |slot| Request {
+            slot,
+            prompt_tokens: 2,
+            prefix_tokens: 0,
+            step: 0,
+            rows: rows.iter().collect(),
+        };
+        for budget in [1, 10, 80, 100, 1000] {
+            let passes = passes(&[request(0), request(1)], budget);
+            for slot in 0..2 {
+                let slices: Vec<_> =
+                    passes.iter().flat_map(|p| &p.jobs).filter(|j| j.slot == slot).collect();
+                let mut block = 0;
+                for slice in &slices {
+                    assert_eq!(slice.first_block, block, "budget {budget}");
+                    block += slice.blocks.len() as u64;
+                }
+                assert_eq!(slices.iter().filter(|s| s.last).count(), 1);
+                assert!(slices.last().is_some_and(|s| s.last));
+            }
+            let rows_in: usize = passes.iter().map(Batch::rows).sum();
+            assert_eq!(rows_in, 2 * (5 + 70 + 3 + 200 + 9 + 1 + 64 + 7 * 2));
+            assert!(passes.iter().all(|p| p.rows() <= budget || p.sequences.len() == 1));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! From a job's specification to everything a session needs: checks, rows, layout, first values, checkpoint.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use data::dataset::LoadError;
+use data::job_data::JobData;
+use data::template::Template;
+use data::tokenizer::{Special, Tokenizer, TokenizerError};
+use kernels::cpu::Cpu;
+use sha2::{Digest, Sha256};
+use shared::job::{AdapterSpec, JobSpec, Problem};
+use thiserror::Error;
+
+use super::session::{JobState, Session};
+use super::store::{self, Identity, StoreError};
+use crate::model::Model;
+use crate::peft::files::{self, AdapterFileError};
+use crate::peft::init;
+use crate::peft::layout::Layout;
+
+/// Says why a job cannot start; `job` names it.
+#[derive(Debug, Error)]
+pub enum PrepareError {
+    /// The specification does not fit the backbone.
+    #[error("job {job}:\n{}", problems.iter().map(|p| format!("  {p}")).collect::<Vec<_>>().join("\n"))]
+    Specification {
+        /// The job.
+        job: String,
+        /// Everything wrong with it.
+        problems: Vec<Problem>,
+    },
+    /// The data cannot be used.
+    #[error("job {job}: {source}")]
+    Data {
+        /// The job.
+        job: String,
+        /// What is wrong.
+        source: Box<LoadError>,
+    },
+    /// The text of prompt tuning cannot be tokenised.
+    #[error("job {job}: adapter.init_text: {source}")]
+    InitText {
+        /// The job.
+        job: String,
+        /// What is wrong.
+        source: TokenizerError,
+    },
+    /// The adapter to start from cannot be used.
+    #[error("job {job}: init_from: {source}")]
+    InitFrom {
+        /// The job.
+        job: String,
+        /// What is wrong.
+        source: AdapterFileError,
+    },
+    /// The adapter to start from is of another method.
+    #[error("job {job}: init_from has another method, size or targets than the job's adapter: {found}")]
+    OtherMethod {
+        /// The job.
+        job: String,
+        /// What the folder holds.
+        found: String,
+    },
+    /// The checkpoints are of something else, or cannot be read.
+    #[error("job {job}: {source}")]
+    Checkpoint {
+        /// The job.
+        job: String,
+        /// What is wrong.
+        source: StoreError,
+    },
+    /// The session refused it.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// What jobs are prepared with.
+#[derive(Debug)]
+pub struct Surroundings<'a> {
+    /// The backbone.
+    pub model: &'a Model,
+    /// Its content hash.
+    pub backbone: &'a str,
+    /// Its tokenizer.
+    pub tokenizer: &'a Tokenizer,
+    /// Its chat template.
+    pub template: &'a Template,
+    /// The device.
+    pub cpu: &'a Cpu,
+    /// Folder that the job's paths are relative to.
+    pub folder: &'a Path,
+}
+
+/// A job ready to be admitted.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The job.
+    pub spec: JobSpec,
+    /// Its parameters and sites.
+    pub layout: Arc<Layout>,
+    /// Its first values.
+    pub values: Vec<f32>,
+    /// Its rows.
+    pub data: JobData,
+    /// What its checkpoints belong to.
+    pub identity: Identity,
+    /// The state to continue from, if a checkpoint was found.
+    pub state: Option<JobState>,
+    /// Checkpoints that were not sound, each with the reason.
+    pub skipped: Vec<String>,
+}
+
+/// Checks a job and reads what it needs; nothing is written.
+///
+/// # Errors
+/// [`PrepareError`] naming the job and what is wrong.
+pub fn prepare(
+    spec: &JobSpec,
+    around: &Surroundings<'_>,
+    checkpoints: Option<&Path>,
+) -> Result<Prepared, PrepareError> {
+    let job = || spec.name.to_string();
+    let shape = &around.model.shape;
+    let problems = spec.problems(shape);
+    if !problems.is_empty() {
+        return Err(PrepareError::Specification { job: job(), problems });
+    }
+    let layout = Arc::new(Layout::new(&spec.adapter, shape, spec.seed));
+    let context = shape.max_positions - layout.virtual_tokens();
+    let data = JobData::load(
+        &spec.data,
+        around.folder,
+        spec.seed,
+        context,
+        around.tokenizer,
+        around.template,
+    )
+    .map_err(|source| PrepareError::Data { job: job(), source: Box::new(source) })?;
+    let identity = Identity {
+        spec: spec.clone(),
+        backbone: around.backbone.to_owned(),
+        data: data_hash(&data),
+    };
+    let found = match checkpoints {
+        Some(folder) => store::newest(folder, &identity)
+            .map_err(|source| PrepareError::Checkpoint { job: job(), source })?,
+        None => None,
+    };
+    let (state, skipped) = match found {
+        Some(found) => {
+            let tell = |(path, reason): &(std::path::PathBuf, String)| {
+                format!("{}: {reason}", path.display())
+            };
+            (Some(found.state), found.skipped.iter().map(tell).collect())
+        }
+        None => (None, Vec::new()),
+    };
+    let values = first_values(spec, around, &layout)?;
+    Ok(Prepared { spec: spec.clone(), layout, values, data, identity, state, skipped })
+}
+
+fn first_values(
+    spec: &JobSpec,
+    around: &Surroundings<'_>,
+    layout: &Layout,
+) -> Result<Vec<f32>, PrepareError> {
+    let job = || spec.name.to_string();
+    if let Some(folder) = &spec.init_from {
+        let folder = around.folder.join(folder);
+        let imported = files::read(&folder, &around.model.shape, spec.seed)
+            .map_err(|source| PrepareError::InitFrom { job: job(), source })?;
+        if imported.layout != *layout {
+            let found = serde_json::to_string(&imported.spec).unwrap_or_default();
+            return Err(PrepareError::OtherMethod { job: job(), found });
+        }
+        return Ok(imported.values);
+    }
+    let tokens = match &spec.adapter {
+        AdapterSpec::Prompt(prompt) => match &prompt.init_text {
+            Some(text) => around
+                .tokenizer
+                .encode(text, Special::Plain)
+                .map_err(|source| PrepareError::InitText { job: job(), source })?,
+            None => Vec::new(),
+        },
+        _ => Vec::new(),
+    };
+    Ok(init::values(layout, around.model, around.cpu, spec.seed, &tokens))
+}
+
+/// Content hash of the rows a job trains and is measured on.
+#[must_use]
+pub fn data_hash(data: &JobData) -> String {
+    let mut hash = Sha256::new();
+    for rows in [&data.train, &data.eval] {
+        hash.update((rows.len() as u64).to_le_bytes());
+        for row in rows {
+            hash.update((row.ids.len() as u64).to_le_bytes());
+            hash.update(bytemuck::cast_slice::<u32, u8>(&row.ids));
+            hash.update(bytemuck::cast_slice::<i32, u8>(&row.labels));
+        }
+    }
+    store::hex(&hash.finalize())
+}
+
+impl Session {
+    /// Admits a prepared job.
+    ///
+    /// # Errors
+    /// [`PrepareError::Refused`] when the session refuses it.
+    pub fn admit_prepared(&mut self, job: &Prepared) -> Result<(), PrepareError> {
+        let (train, eval) = (job.data.train.clone(), job.data.eval.clone());
+        let (layout, values) = (job.layout.clone(), job.values.clone());
+        self.admit(job.spec.clone(), layout, values, train, eval, job.state.clone())
+            .map_err(PrepareError::Refused)
+    }
+}

@@ -1,0 +1,108 @@
+//! What a job carries from step to step besides its weights: a small, serialisable, pure record.
+//!
+//! Everything else - rows of a step, learning rate, dropout - is a function of the specification and the step, so
+//! this, the values and the moments are all that a resume needs.
+
+use data::order;
+use serde::{Deserialize, Serialize};
+use shared::job::{EvalSpec, JobSpec, TrainSpec};
+
+/// A job's place in its life.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Optimizer steps taken.
+    pub step: u64,
+    /// Tokens passed in training.
+    pub tokens: u64,
+    /// Training loss of the first step.
+    pub first_loss: Option<f64>,
+    /// Training loss of the last step.
+    pub last_loss: Option<f64>,
+    /// Held-out loss at the start.
+    pub first_eval: Option<f64>,
+    /// Held-out loss at the last evaluation.
+    pub last_eval: Option<f64>,
+    /// Lowest held-out loss that counted as improvement.
+    pub best_eval: Option<f64>,
+    /// Evaluations since then.
+    pub evals_without_gain: u64,
+    /// Step of the last evaluation.
+    pub evaluated_at: Option<u64>,
+}
+
+impl Progress {
+    /// Notes a held-out loss; true when the job should end early.
+    pub fn note_evaluation(&mut self, spec: &EvalSpec, loss: f64) -> bool {
+        self.evaluated_at = Some(self.step);
+        self.first_eval.get_or_insert(loss);
+        self.last_eval = Some(loss);
+        if self.best_eval.is_none_or(|best| loss < best - spec.min_delta) {
+            self.best_eval = Some(loss);
+            self.evals_without_gain = 0;
+        } else {
+            self.evals_without_gain += 1;
+        }
+        spec.patience.is_some_and(|patience| self.evals_without_gain >= patience)
+    }
+
+    /// Whether held-out rows are due before the next step.
+    #[must_use]
+    pub fn evaluation_due(&self, spec: &EvalSpec, total: u64) -> bool {
+        if self.evaluated_at == Some(self.step) {
+            return false;
+        }
+        let by_steps = spec.every_steps.is_some_and(|every| self.step % every == 0);
+        self.step == 0 || self.step >= total || by_steps
+    }
+}
+
+/// Optimizer steps in one pass over so many rows; the last, smaller one counts.
+#[must_use]
+pub fn steps_per_epoch(spec: &TrainSpec, rows: usize) -> u64 {
+    rows.div_ceil(samples_per_step(spec)) as u64
+}
+
+/// Samples of a full optimizer step.
+#[must_use]
+pub fn samples_per_step(spec: &TrainSpec) -> usize {
+    spec.batch_size * spec.accumulation
+}
+
+/// Optimizer steps of the whole job.
+#[must_use]
+pub fn total_steps(spec: &TrainSpec, rows: usize) -> u64 {
+    spec.steps.unwrap_or_else(|| {
+        ((spec.epochs * steps_per_epoch(spec, rows) as f64).round() as u64).max(1)
+    })
+}
+
+/// Which rows step `step` trains on, in order: a function of the specification and the step alone.
+#[must_use]
+pub fn step_rows(spec: &JobSpec, rows: usize, step: u64) -> Vec<usize> {
+    let order = order::batch(spec.seed, rows as u32, samples_per_step(&spec.train), step);
+    order.into_iter().map(|row| row as usize).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn early_stopping_counts_evaluations_without_gain() {
+        let spec = EvalSpec { every_steps: Some(1), patience: Some(2), min_delta: 0.1 };
+        let mut progress = Progress::default();
+        assert!(!progress.note_evaluation(&spec, 2.0));
+        assert!(!progress.note_evaluation(&spec, 1.95));
+        assert!(!progress.note_evaluation(&spec, 1.8));
+        assert!(!progress.note_evaluation(&spec, 1.75));
+        assert!(progress.note_evaluation(&spec, 1.79));
+        assert_eq!(progress.best_eval, Some(1.8));
+    }
+
+    #[test]
+    fn the_last_smaller_step_counts() {
+        let spec = TrainSpec { epochs: 2.0, steps: None, batch_size: 4, accumulation: 2 };
+        assert_eq!(steps_per_epoch(&spec, 17), 3);
+        assert_eq!(total_steps(&spec, 17), 6);
+    }
+}

@@ -1,0 +1,388 @@
+//! Many jobs training on one stage, step by step. Pure: no clock, no files; events are returned.
+//!
+//! A round takes one optimizer step of every active job, their sequences fused into passes. Jobs join and leave
+//! between rounds; a job whose numbers stop being finite is set aside, and its neighbours' bits do not change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use data::rows::TokenRow;
+use kernels::cpu::Cpu;
+use kernels::ops::block_sum;
+use shared::ids::JobName;
+use shared::job::{AdapterSpec, JobSpec};
+
+use super::event::{Ending, Event};
+use super::pack::{self, Request};
+use super::progress::{self, Progress};
+use crate::model::Model;
+use crate::peft::layout::Layout;
+use crate::stage::adapter::Adapter;
+use crate::stage::optim::{self, OptimizerState, Rule};
+use crate::stage::step::{BadRow, JobOutcome, Stage};
+
+/// What a job is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Takes a step every round.
+    Active,
+    /// Took its last step.
+    Finished(Ending),
+    /// Set aside with a reason.
+    Quarantined(String),
+}
+
+/// Everything a checkpoint holds of a job besides its specification.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobState {
+    /// Adapter values in flat storage order.
+    pub values: Vec<f32>,
+    /// Moments and step count.
+    pub optimizer: OptimizerState,
+    /// Place in its life.
+    pub progress: Progress,
+}
+
+#[derive(Debug)]
+struct Run {
+    spec: JobSpec,
+    slot: usize,
+    rows: Vec<TokenRow>,
+    eval_rows: Vec<TokenRow>,
+    rule: Rule,
+    optimizer: OptimizerState,
+    progress: Progress,
+    total: u64,
+    standing: Standing,
+}
+
+/// Jobs on a stage.
+#[derive(Debug)]
+pub struct Session {
+    stage: Stage,
+    tokens_per_pass: usize,
+    runs: BTreeMap<JobName, Run>,
+}
+
+impl Session {
+    /// A session without jobs. `tokens_per_pass` bounds memory and changes no result.
+    #[must_use]
+    pub fn new(model: Arc<Model>, cpu: Cpu, tokens_per_pass: usize) -> Self {
+        Self { stage: Stage::new(model, cpu), tokens_per_pass, runs: BTreeMap::new() }
+    }
+
+    /// The stage, for sampling between rounds.
+    pub fn stage_mut(&mut self) -> &mut Stage {
+        &mut self.stage
+    }
+
+    /// The stage.
+    #[must_use]
+    pub fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    /// Adds a job. `state` continues an earlier run; without it the job starts from `values`.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong: the name is taken, there is no row, or the state is of another layout.
+    pub fn admit(
+        &mut self,
+        spec: JobSpec,
+        layout: Arc<Layout>,
+        values: Vec<f32>,
+        rows: Vec<TokenRow>,
+        eval_rows: Vec<TokenRow>,
+        state: Option<JobState>,
+    ) -> Result<(), String> {
+        if self.runs.contains_key(&spec.name) {
+            return Err(format!("a job named {} is already here", spec.name));
+        }
+        if rows.iter().all(|row| row.trained() == 0) {
+            return Err(format!("job {}: no row has a token that counts in the loss", spec.name));
+        }
+        let state = match state {
+            Some(state) if state.values.len() == layout.len => state,
+            Some(state) => {
+                return Err(format!(
+                    "job {}: the checkpoint has {} values, the method has {}",
+                    spec.name,
+                    state.values.len(),
+                    layout.len
+                ));
+            }
+            None => JobState {
+                optimizer: OptimizerState::new(&spec.optimizer, values.len()),
+                values,
+                progress: Progress::default(),
+            },
+        };
+        let total = progress::total_steps(&spec.train, rows.len());
+        let finished = state.progress.step >= total;
+        let slot = self.stage.attach(Adapter::new(layout, state.values, spec.seed));
+        let run = Run {
+            slot,
+            rows,
+            eval_rows,
+            rule: Rule::new(&spec.optimizer, &spec.adapter),
+            optimizer: state.optimizer,
+            progress: state.progress,
+            total,
+            standing: if finished { Standing::Finished(Ending::Complete) } else { Standing::Active },
+            spec,
+        };
+        self.runs.insert(run.spec.name.clone(), run);
+        Ok(())
+    }
+
+    /// Takes a job off the backbone and returns its state.
+    pub fn remove(&mut self, name: &JobName) -> Option<JobState> {
+        let run = self.runs.remove(name)?;
+        let adapter = self.stage.detach(run.slot)?;
+        let (optimizer, progress) = (run.optimizer, run.progress);
+        Some(JobState { values: adapter.values, optimizer, progress })
+    }
+
+    /// A copy of a job's state, for a checkpoint.
+    #[must_use]
+    pub fn state(&self, name: &JobName) -> Option<JobState> {
+        let run = self.runs.get(name)?;
+        Some(JobState {
+            values: self.stage.adapter(run.slot)?.values.clone(),
+            optimizer: run.optimizer.clone(),
+            progress: run.progress.clone(),
+        })
+    }
+
+    /// What a job is doing.
+    #[must_use]
+    pub fn standing(&self, name: &JobName) -> Option<&Standing> {
+        Some(&self.runs.get(name)?.standing)
+    }
+
+    /// A job's place in its life, and its steps in all.
+    #[must_use]
+    pub fn progress(&self, name: &JobName) -> Option<(&Progress, u64)> {
+        self.runs.get(name).map(|run| (&run.progress, run.total))
+    }
+
+    /// The bank slot of a job's adapter, for sampling with it.
+    #[must_use]
+    pub fn slot(&self, name: &JobName) -> Option<usize> {
+        Some(self.runs.get(name)?.slot)
+    }
+
+    /// Bytes of a job's adapter, gradient and moments.
+    #[must_use]
+    pub fn job_bytes(&self, name: &JobName) -> Option<u64> {
+        let run = self.runs.get(name)?;
+        Some(self.stage.adapter(run.slot)?.bytes() + run.optimizer.bytes())
+    }
+
+    /// Whether no job is active.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.runs.values().all(|run| run.standing != Standing::Active)
+    }
+
+    /// One optimizer step of every active job, with the evaluations due before and after it.
+    pub fn round(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.evaluate_due(&mut events);
+        self.train_step(&mut events);
+        self.evaluate_due(&mut events);
+        self.finish_complete(&mut events);
+        events
+    }
+
+    fn request<'a>(stage: &Stage, run: &Run, rows: Vec<&'a TokenRow>) -> Request<'a> {
+        let adapter = stage.adapter(run.slot);
+        let layout = adapter.map(|adapter| &adapter.layout);
+        let tokens = |pick: fn(&Layout) -> usize| layout.map_or(0, |layout| pick(layout));
+        Request {
+            slot: run.slot,
+            prompt_tokens: tokens(|l| l.prompt.as_ref().map_or(0, |p| p.tokens)),
+            prefix_tokens: tokens(|l| l.prefix.as_ref().map_or(0, |p| p.tokens)),
+            step: run.progress.step,
+            rows,
+        }
+    }
+
+    fn train_step(&mut self, events: &mut Vec<Event>) {
+        let mut requests = Vec::new();
+        for run in self.runs.values().filter(|run| run.standing == Standing::Active) {
+            let chosen = progress::step_rows(&run.spec, run.rows.len(), run.progress.step);
+            let rows = chosen.iter().map(|&index| &run.rows[index]).collect();
+            requests.push(Self::request(&self.stage, run, rows));
+        }
+        let batches = pack::passes(&requests, self.tokens_per_pass);
+        let mut tallies: BTreeMap<usize, Tally> = requests
+            .iter()
+            .map(|request| (request.slot, Tally::of(request)))
+            .collect();
+        for batch in batches {
+            for (job, outcome) in batch.jobs.iter().zip(self.stage.train(&batch)) {
+                if let Some(tally) = tallies.get_mut(&job.slot) {
+                    tally.add(job.first_block, job.last, outcome);
+                }
+            }
+        }
+        for run in self.runs.values_mut() {
+            if run.standing == Standing::Active
+                && let Some(tally) = tallies.remove(&run.slot)
+            {
+                take_step(&mut self.stage, run, tally, events);
+            }
+        }
+    }
+
+    fn evaluate_due(&mut self, events: &mut Vec<Event>) {
+        let due: Vec<JobName> = self
+            .runs
+            .values()
+            .filter(|run| run.standing == Standing::Active && !run.eval_rows.is_empty())
+            .filter(|run| run.progress.evaluation_due(&run.spec.eval, run.total))
+            .map(|run| run.spec.name.clone())
+            .collect();
+        let requests: Vec<Request<'_>> = due
+            .iter()
+            .filter_map(|name| self.runs.get(name))
+            .map(|run| Self::request(&self.stage, run, run.eval_rows.iter().collect()))
+            .collect();
+        let mut tallies: BTreeMap<usize, Tally> =
+            requests.iter().map(|request| (request.slot, Tally::of(request))).collect();
+        for batch in pack::passes(&requests, self.tokens_per_pass) {
+            for (job, outcome) in batch.jobs.iter().zip(self.stage.evaluate(&batch)) {
+                if let Some(tally) = tallies.get_mut(&job.slot) {
+                    tally.add(job.first_block, job.last, outcome);
+                }
+            }
+        }
+        for name in due {
+            let Some(run) = self.runs.get_mut(&name) else { continue };
+            let Some(tally) = tallies.remove(&run.slot) else { continue };
+            let step = run.progress.step;
+            if !tally.loss.is_finite() {
+                let reason = tally.reason("held-out");
+                run.standing = Standing::Quarantined(reason.clone());
+                events.push(Event::Quarantined { job: name, step, reason });
+                continue;
+            }
+            let stop = run.progress.note_evaluation(&run.spec.eval, tally.loss);
+            let (accuracy, tokens) = (tally.accuracy(), tally.trained_tokens);
+            let loss = tally.loss;
+            events.push(Event::Evaluation { job: name.clone(), step, loss, accuracy, tokens });
+            if stop && step < run.total {
+                run.standing = Standing::Finished(Ending::EarlyStopping);
+                events.push(Event::CheckpointDue { job: name.clone(), step });
+                events.push(Event::Finished { job: name, step, why: Ending::EarlyStopping });
+            }
+        }
+    }
+
+    fn finish_complete(&mut self, events: &mut Vec<Event>) {
+        for (name, run) in &mut self.runs {
+            let step = run.progress.step;
+            if run.standing == Standing::Active && step >= run.total {
+                run.standing = Standing::Finished(Ending::Complete);
+                events.push(Event::CheckpointDue { job: name.clone(), step });
+                events.push(Event::Finished { job: name.clone(), step, why: Ending::Complete });
+            }
+        }
+    }
+}
+
+/// Numbers of one job gathered over the passes of a step.
+#[derive(Debug, Default)]
+struct Tally {
+    losses: block_sum::Nodes<f64>,
+    loss: f64,
+    correct: u64,
+    tokens: u64,
+    trained_tokens: u64,
+    bad: Option<BadRow>,
+}
+
+impl Tally {
+    fn of(request: &Request<'_>) -> Self {
+        Self {
+            tokens: request.rows.iter().map(|row| row.ids.len() as u64).sum(),
+            trained_tokens: request.trained_tokens(),
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, first_block: u64, last: bool, outcome: JobOutcome) {
+        self.correct += outcome.correct;
+        self.bad = self.bad.or(outcome.bad);
+        let parts = &outcome.block_losses;
+        if let Some(loss) = block_sum::scalars(first_block, parts, &mut self.losses, last) {
+            self.loss = loss;
+        }
+    }
+
+    fn accuracy(&self) -> f64 {
+        if self.trained_tokens == 0 { 0.0 } else { self.correct as f64 / self.trained_tokens as f64 }
+    }
+
+    fn reason(&self, what: &str) -> String {
+        let Some(bad) = self.bad else { return format!("{what} loss is not finite") };
+        let place = match bad.layer {
+            Some(layer) => format!("first in layer {layer}"),
+            None => "at the head".into(),
+        };
+        format!(
+            "{what} loss is not finite: sample {} of the step, row {}, {place}",
+            bad.sequence, bad.row
+        )
+    }
+}
+
+fn take_step(stage: &mut Stage, run: &mut Run, tally: Tally, events: &mut Vec<Event>) {
+    let (job, step) = (run.spec.name.clone(), run.progress.step);
+    let numbers = if tally.loss.is_finite() {
+        let peak = run.spec.optimizer.learning_rate;
+        let rate = run.spec.schedule.learning_rate(peak, step, run.total);
+        let cpu = stage.cpu().clone();
+        let adapter = stage.adapter_mut(run.slot).expect("a run has an adapter");
+        optim::step(&cpu, adapter, &mut run.optimizer, &run.rule, rate)
+            .map_err(|what| format!("{what} is not finite"))
+    } else {
+        Err(tally.reason("training"))
+    };
+    match numbers {
+        Err(reason) => {
+            run.standing = Standing::Quarantined(reason.clone());
+            events.push(Event::Quarantined { job, step, reason });
+        }
+        Ok(numbers) => {
+            stage.derive(run.slot);
+            run.progress.step += 1;
+            run.progress.tokens += tally.tokens;
+            run.progress.first_loss.get_or_insert(tally.loss);
+            run.progress.last_loss = Some(tally.loss);
+            let every = run.spec.checkpoint.every_steps;
+            let due = every > 0 && run.progress.step % every == 0 && run.progress.step < run.total;
+            events.push(Event::Step {
+                job: job.clone(),
+                step: run.progress.step,
+                total: run.total,
+                loss: tally.loss,
+                accuracy: tally.accuracy(),
+                learning_rate: numbers.learning_rate,
+                gradient_norm: numbers.gradient_norm,
+                tokens: tally.tokens,
+                trained_tokens: tally.trained_tokens,
+            });
+            if due {
+                events.push(Event::CheckpointDue { job, step: run.progress.step });
+            }
+        }
+    }
+}
+
+/// Checks that a job can be compiled; the rest is [`JobSpec::problems`].
+#[must_use]
+pub fn layout_of(spec: &AdapterSpec, model: &Model, seed: u64) -> Arc<Layout> {
+    Arc::new(Layout::new(spec, &model.shape, seed))
+}
