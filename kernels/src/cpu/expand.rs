@@ -8,7 +8,10 @@ use crate::cpu::isa::{Isa, isa_dispatch};
 use crate::cpu::micro::PANEL;
 use crate::cpu::scratch;
 use crate::cpu::transpose::transpose;
-use crate::weight::{Format, Storage, Weight, Work, decode};
+use crate::weight::{BLOCK, Format, Storage, Weight, Work, decode};
+
+// A row of a panel is a run of a storage.
+const _: () = assert!(PANEL == BLOCK);
 
 /// Inputs of a row that are decoded before they are transposed: few enough to stay in the first-level cache.
 const RUN: usize = 128;
@@ -88,9 +91,10 @@ pub(crate) struct Stored<'a> {
 impl Stored<'_> {
     /// Returns the bytes of some inputs of one output.
     #[inline(always)]
-    fn run<S: Storage>(&self, output: usize, inputs: &Range<usize>) -> &[u8] {
-        let first = output * self.row + inputs.start / S::VALUES * S::BYTES;
-        &self.bytes[first..first + inputs.len() / S::VALUES * S::BYTES]
+    fn run_of<S: Storage>(&self, output: usize, inputs: &Range<usize>) -> &[u8] {
+        // A block, or as many single values: whole runs divide evenly, and single values have whole bytes.
+        let at = |input: usize| output * self.row + input * S::BYTES / BLOCK;
+        &self.bytes[at(inputs.start)..at(inputs.end)]
     }
 }
 
@@ -124,7 +128,10 @@ fn decode_rows_body(
         fn run<S: Storage>(self) {
             let Self(stored, outputs, inputs, out) = self;
             for (out, output) in out.chunks_exact_mut(RUN).zip(outputs) {
-                decode::<S>(stored.run::<S>(output, &inputs), &mut out[..inputs.len()]);
+                decode::<S>(
+                    stored.run_of::<S>(output, &inputs),
+                    &mut out[..inputs.len()],
+                );
             }
         }
     }
@@ -150,19 +157,18 @@ fn decode_panels_body(
         fn run<S: Storage>(self) {
             let Self(stored, outputs, inputs, out) = self;
             let panel = outputs.len() * PANEL;
+            let (whole, rest) = (inputs.len() / PANEL, inputs.len() % PANEL);
             for (k, output) in outputs.enumerate() {
-                for (place, first) in inputs.clone().step_by(PANEL).enumerate() {
-                    let run = first..inputs.end.min(first + PANEL);
+                let bytes = stored.run_of::<S>(output, &inputs);
+                for (place, bytes) in bytes.chunks_exact(S::BYTES).enumerate() {
                     let out = &mut out[place * panel + k * PANEL..][..PANEL];
-                    if run.len() == PANEL {
-                        // A length that the compiler knows.
-                        let run = first..first + PANEL;
-                        decode::<S>(stored.run::<S>(output, &run), out);
-                    } else {
-                        let (out, rest) = out.split_at_mut(run.len());
-                        decode::<S>(stored.run::<S>(output, &run), out);
-                        rest.fill(0.0);
-                    }
+                    S::run(bytes, out.try_into().expect("a row of a panel is a run"));
+                }
+                if rest > 0 {
+                    let out = &mut out[whole * panel + k * PANEL..][..PANEL];
+                    let (out, filling) = out.split_at_mut(rest);
+                    decode::<S>(&bytes[whole * S::BYTES..], out);
+                    filling.fill(0.0);
                 }
             }
         }

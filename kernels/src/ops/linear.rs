@@ -160,3 +160,6 @@ fn rows_of(slice: &[f32], width: usize, name: &str) -> usize {
     );
     slice.len() / width
 }
+
+#[cfg(test)]
+mod tests;

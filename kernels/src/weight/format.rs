@@ -73,6 +73,13 @@ impl Format {
     /// # Panics
     /// When `bytes` is not the storage of exactly `out.len()` values.
     pub fn decode(self, bytes: &[u8], out: &mut [f32]) {
+        assert_eq!(
+            Some(bytes.len()),
+            self.bytes_of(out.len()),
+            "{} bytes are not the storage of {} values in {self}",
+            bytes.len(),
+            out.len()
+        );
         self.with(Decode { bytes, out });
     }
 
@@ -111,30 +118,26 @@ impl Work for Decode<'_> {
 /// Turns the bytes of whole blocks of one storage into numbers.
 #[inline(always)]
 pub(crate) fn decode<S: Storage>(bytes: &[u8], out: &mut [f32]) {
-    let (blocks, outs) = (bytes.len() / S::BYTES, out.len() / S::VALUES);
-    assert!(
-        blocks == outs && bytes.len() == blocks * S::BYTES && out.len() == outs * S::VALUES,
-        "{} bytes are not the storage of {} values",
-        bytes.len(),
-        out.len()
-    );
-    for (out, bytes) in out
-        .chunks_exact_mut(S::VALUES)
-        .zip(bytes.chunks_exact(S::BYTES))
-    {
-        S::block(bytes, out);
+    let (runs, rest) = out.as_chunks_mut::<BLOCK>();
+    let (stored, stored_rest) = bytes.split_at(runs.len() * S::BYTES);
+    for (run, stored) in runs.iter_mut().zip(stored.chunks_exact(S::BYTES)) {
+        S::run(stored, run);
+    }
+    if !rest.is_empty() {
+        let (mut padded, mut run) = ([0; BLOCK * 4], [0.0; BLOCK]);
+        padded[..stored_rest.len()].copy_from_slice(stored_rest);
+        S::run(&padded[..S::BYTES], &mut run);
+        rest.copy_from_slice(&run[..rest.len()]);
     }
 }
 
-/// How one format stores a block.
+/// How one format stores a run of [`BLOCK`] values.
 pub(crate) trait Storage {
-    /// Values in a block.
-    const VALUES: usize;
-    /// Bytes of a block.
+    /// Bytes of a run.
     const BYTES: usize;
 
-    /// Turns one block into numbers.
-    fn block(bytes: &[u8], out: &mut [f32]);
+    /// Turns a run into numbers; `bytes` has [`Storage::BYTES`].
+    fn run(bytes: &[u8], out: &mut [f32; BLOCK]);
 }
 
 pub(crate) struct F32;
@@ -145,91 +148,90 @@ pub(crate) struct Q4_1;
 pub(crate) struct Q8_0;
 
 impl Storage for F32 {
-    const VALUES: usize = 1;
-    const BYTES: usize = 4;
+    const BYTES: usize = 4 * BLOCK;
 
     #[inline(always)]
-    fn block(bytes: &[u8], out: &mut [f32]) {
-        out[0] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    fn run(bytes: &[u8], out: &mut [f32; BLOCK]) {
+        let (values, _) = bytes.as_chunks::<4>();
+        for i in 0..BLOCK {
+            out[i] = f32::from_le_bytes(values[i]);
+        }
     }
 }
 
 impl Storage for Bf16 {
-    const VALUES: usize = 1;
-    const BYTES: usize = 2;
+    const BYTES: usize = 2 * BLOCK;
 
     #[inline(always)]
-    fn block(bytes: &[u8], out: &mut [f32]) {
-        out[0] = f32::from_bits(u32::from(u16_at(bytes, 0)) << 16);
+    fn run(bytes: &[u8], out: &mut [f32; BLOCK]) {
+        let (values, _) = bytes.as_chunks::<2>();
+        for i in 0..BLOCK {
+            out[i] = f32::from_bits(u32::from(u16::from_le_bytes(values[i])) << 16);
+        }
     }
 }
 
 impl Storage for F16 {
-    const VALUES: usize = 1;
-    const BYTES: usize = 2;
+    const BYTES: usize = 2 * BLOCK;
 
     #[inline(always)]
-    fn block(bytes: &[u8], out: &mut [f32]) {
-        out[0] = half_at(bytes, 0);
+    fn run(bytes: &[u8], out: &mut [f32; BLOCK]) {
+        let (values, _) = bytes.as_chunks::<2>();
+        for i in 0..BLOCK {
+            out[i] = half(values[i]);
+        }
     }
 }
 
 impl Storage for Q4_0 {
-    const VALUES: usize = BLOCK;
     const BYTES: usize = 18;
 
     #[inline(always)]
-    fn block(bytes: &[u8], out: &mut [f32]) {
-        let scale = half_at(bytes, 0);
-        let (low, high) = out.split_at_mut(16);
-        for ((byte, low), high) in bytes[2..18].iter().zip(low).zip(high) {
-            *low = scale * (f32::from(byte & 15) - 8.0);
-            *high = scale * (f32::from(byte >> 4) - 8.0);
+    fn run(bytes: &[u8], out: &mut [f32; BLOCK]) {
+        let scale = half([bytes[0], bytes[1]]);
+        let nibbles = &bytes[2..18];
+        for i in 0..16 {
+            out[i] = scale * (f32::from(nibbles[i] & 15) - 8.0);
+            out[i + 16] = scale * (f32::from(nibbles[i] >> 4) - 8.0);
         }
     }
 }
 
 impl Storage for Q4_1 {
-    const VALUES: usize = BLOCK;
     const BYTES: usize = 20;
 
     #[inline(always)]
-    fn block(bytes: &[u8], out: &mut [f32]) {
-        let scale = half_at(bytes, 0);
-        let minimum = half_at(bytes, 2);
-        let (low, high) = out.split_at_mut(16);
-        for ((byte, low), high) in bytes[4..20].iter().zip(low).zip(high) {
-            *low = scale.mul_add(f32::from(byte & 15), minimum);
-            *high = scale.mul_add(f32::from(byte >> 4), minimum);
+    fn run(bytes: &[u8], out: &mut [f32; BLOCK]) {
+        let scale = half([bytes[0], bytes[1]]);
+        let minimum = half([bytes[2], bytes[3]]);
+        let nibbles = &bytes[4..20];
+        for i in 0..16 {
+            out[i] = scale.mul_add(f32::from(nibbles[i] & 15), minimum);
+            out[i + 16] = scale.mul_add(f32::from(nibbles[i] >> 4), minimum);
         }
     }
 }
 
 impl Storage for Q8_0 {
-    const VALUES: usize = BLOCK;
     const BYTES: usize = 34;
 
     #[inline(always)]
-    fn block(bytes: &[u8], out: &mut [f32]) {
-        let scale = half_at(bytes, 0);
-        for (byte, out) in bytes[2..34].iter().zip(out) {
-            *out = scale * f32::from(byte.cast_signed());
+    fn run(bytes: &[u8], out: &mut [f32; BLOCK]) {
+        let scale = half([bytes[0], bytes[1]]);
+        let quants = &bytes[2..34];
+        for i in 0..BLOCK {
+            out[i] = scale * f32::from(quants[i].cast_signed());
         }
     }
 }
 
+/// Reads a half-precision number, in operations that vectorise.
 #[inline(always)]
-fn u16_at(bytes: &[u8], offset: usize) -> u16 {
-    u16::from_le_bytes([bytes[offset], bytes[offset + 1]])
-}
-
-/// Reads the half-precision number at byte `offset`, in operations that vectorise.
-#[inline(always)]
-fn half_at(bytes: &[u8], offset: usize) -> f32 {
+fn half(bytes: [u8; 2]) -> f32 {
     /// 2^112: the difference of the two exponent biases.
     const REBIAS: f32 = f32::from_bits(239 << 23);
-    let half = u16_at(bytes, offset);
-    let magnitude = u32::from(half & 0x7fff) << 13;
+    let half = u32::from(u16::from_le_bytes(bytes));
+    let magnitude = (half & 0x7fff) << 13;
     let finite = (f32::from_bits(magnitude) * REBIAS).to_bits();
     let special = magnitude | 0x7f80_0000;
     let bits = if half & 0x7c00 == 0x7c00 {
@@ -237,7 +239,7 @@ fn half_at(bytes: &[u8], offset: usize) -> f32 {
     } else {
         finite
     };
-    f32::from_bits(bits | (u32::from(half & 0x8000) << 16))
+    f32::from_bits(bits | ((half & 0x8000) << 16))
 }
 
 impl fmt::Display for Format {
@@ -259,7 +261,7 @@ mod tests {
 
     use super::*;
 
-    fn half(x: f32) -> [u8; 2] {
+    fn stored(x: f32) -> [u8; 2] {
         f16::from_f32(x).to_le_bytes()
     }
 
@@ -270,7 +272,7 @@ mod tests {
 
     #[test]
     fn q4_0_block_by_hand() {
-        let block = [half(0.5).to_vec(), nibbles()].concat();
+        let block = [stored(0.5).to_vec(), nibbles()].concat();
         let mut out = [0.0; 32];
         Format::Q4_0.decode(&block, &mut out);
         for i in 0..16u8 {
@@ -281,7 +283,7 @@ mod tests {
 
     #[test]
     fn q4_1_block_by_hand() {
-        let block = [half(0.25).to_vec(), half(-1.5).to_vec(), nibbles()].concat();
+        let block = [stored(0.25).to_vec(), stored(-1.5).to_vec(), nibbles()].concat();
         let mut out = [0.0; 32];
         Format::Q4_1.decode(&block, &mut out);
         for i in 0..16u8 {
@@ -294,7 +296,7 @@ mod tests {
     fn q8_0_block_by_hand() {
         let quants: Vec<i8> = (-16..16).map(|i| i * 8).collect();
         let bytes: Vec<u8> = quants.iter().map(|q| q.cast_unsigned()).collect();
-        let block = [half(-2.0).to_vec(), bytes].concat();
+        let block = [stored(-2.0).to_vec(), bytes].concat();
         let mut out = [0.0; 32];
         Format::Q8_0.decode(&block, &mut out);
         for (out, q) in out.iter().zip(quants) {
@@ -305,7 +307,7 @@ mod tests {
     #[test]
     fn half_formats_keep_their_numbers() {
         let mut out = [0.0; 2];
-        let bytes = [half(1.5), half(-65504.0)].concat();
+        let bytes = [stored(1.5), stored(-65504.0)].concat();
         Format::F16.decode(&bytes, &mut out);
         assert_eq!(out, [1.5, -65504.0]);
         let bytes = [0x80, 0x3f, 0x80, 0xff];
@@ -317,7 +319,7 @@ mod tests {
     fn every_half_number_is_read_right() {
         for bits in 0..=u16::MAX {
             let wanted = f16::from_bits(bits).to_f32();
-            let found = half_at(&bits.to_le_bytes(), 0);
+            let found = half(bits.to_le_bytes());
             assert!(
                 found.to_bits() == wanted.to_bits() || (found.is_nan() && wanted.is_nan()),
                 "{bits:#x}"

@@ -1,0 +1,176 @@
+//! Compares the backbone products with the `gemm` crate, in turn within one run.
+//!
+//! `cargo run --release -p kernels --example products [-- THREADS [ROWS ...]]` prints GFLOP/s of both and their ratio
+//! (above 1: ours is faster) for forward `x W^T` and backward `dy W`. The peer multiplies numbers in memory; ours reads
+//! the stored format. Each figure is the best of a few repeats, which survives a busy machine.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kernels::cpu::Cpu;
+use kernels::ops::linear;
+use kernels::weight::{Format, Weight};
+
+/// `(in, out)` of the products of SmolLM2-135M.
+const SHAPES: [(usize, usize); 5] = [
+    (576, 576),
+    (576, 192),
+    (576, 1536),
+    (1536, 576),
+    (576, 49152),
+];
+
+const FORMATS: [Format; 3] = [Format::F32, Format::Bf16, Format::Q4_1];
+
+fn main() {
+    let arguments: Vec<usize> = std::env::args()
+        .skip(1)
+        .filter_map(|text| text.parse().ok())
+        .collect();
+    let threads = arguments.first().copied().unwrap_or(1);
+    let rows = match arguments.get(1..) {
+        Some(rows) if !rows.is_empty() => rows.to_vec(),
+        _ => vec![64, 256, 512, 768],
+    };
+    let cpu = Cpu::new(threads).expect("threads start");
+    println!(
+        "{} threads, {}; GFLOP/s ours (ratio to gemm)",
+        threads,
+        cpu.isa()
+    );
+    println!(
+        "{:>16} {:>5} {:>8} {:>8} {:>16} {:>16} {:>16}",
+        "in,out", "rows", "way", "gemm", "F32", "BF16", "Q4_1"
+    );
+    for (inputs, outputs) in SHAPES {
+        let weights = FORMATS.map(|format| weight(format, outputs, inputs));
+        for &rows in &rows {
+            compare(&cpu, rows, &weights, true);
+            compare(&cpu, rows, &weights, false);
+        }
+    }
+}
+
+fn compare(cpu: &Cpu, rows: usize, weights: &[Weight; 3], forward: bool) {
+    let (outputs, inputs) = (weights[0].rows(), weights[0].cols());
+    let (from, to) = if forward {
+        (inputs, outputs)
+    } else {
+        (outputs, inputs)
+    };
+    let x = numbers(rows * from);
+    let mut y = vec![0.0; rows * to];
+    let plain = weights[0].to_f32();
+    let flops = 2 * rows * inputs * outputs;
+    let mut times: [Vec<Duration>; 4] = Default::default();
+    let repeats = (4_000_000_000 / flops).clamp(5, 200);
+    for _ in 0..repeats {
+        times[0].push(timed(|| {
+            peer(cpu, rows, from, to, &x, &plain, forward, &mut y)
+        }));
+        for (weight, times) in weights.iter().zip(&mut times[1..]) {
+            times.push(timed(|| match forward {
+                true => linear::forward(cpu, &x, weight, &mut y),
+                false => linear::backward(cpu, &x, weight, &mut y, false),
+            }));
+        }
+    }
+    let rates = times.map(|times| {
+        let best = times.iter().min().expect("a repeat");
+        #[expect(clippy::cast_precision_loss, reason = "a rate to print")]
+        let flops = flops as f64;
+        flops / best.as_secs_f64() / 1e9
+    });
+    let ours = |i: usize| format!("{:.1} ({:.2})", rates[i], rates[i] / rates[0]);
+    let way = if forward { "forward" } else { "backward" };
+    println!(
+        "{:>16} {:>5} {:>8} {:>8.1} {:>16} {:>16} {:>16}",
+        format!("{inputs},{outputs}"),
+        rows,
+        way,
+        rates[0],
+        ours(1),
+        ours(2),
+        ours(3)
+    );
+}
+
+#[expect(clippy::disallowed_methods, reason = "measures")]
+fn timed(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
+}
+
+#[expect(clippy::too_many_arguments, reason = "the shape of a product")]
+fn peer(
+    cpu: &Cpu,
+    m: usize,
+    k: usize,
+    n: usize,
+    x: &[f32],
+    w: &[f32],
+    forward: bool,
+    y: &mut [f32],
+) {
+    let parallelism = match cpu.threads() {
+        1 => gemm::Parallelism::None,
+        threads => gemm::Parallelism::Rayon(threads),
+    };
+    let stride = |x: usize| isize::try_from(x).expect("fits");
+    // The right matrix is (k, n): W^T forward, W backward.
+    let (column, row) = if forward {
+        (stride(k), 1)
+    } else {
+        (1, stride(n))
+    };
+    assert!(x.len() == m * k && w.len() == k * n && y.len() == m * n);
+    // SAFETY: the lengths were checked against the shapes and strides.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            y.as_mut_ptr(),
+            1,
+            stride(n),
+            false,
+            x.as_ptr(),
+            1,
+            stride(k),
+            w.as_ptr(),
+            column,
+            row,
+            0.0f32,
+            1.0f32,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
+
+/// A weight of random numbers or random blocks.
+fn weight(format: Format, rows: usize, cols: usize) -> Weight {
+    if format == Format::Q4_1 {
+        let block: Vec<u8> = [0x00, 0x2c, 0x00, 0xb0]
+            .into_iter()
+            .chain((0..16).map(|i| i * 37 + 11))
+            .collect();
+        let bytes = block.repeat(rows * cols / 32);
+        let range = 0..bytes.len();
+        return Weight::new(format, rows, cols, Arc::new(bytes), range).expect("whole blocks");
+    }
+    let plain = Weight::from_f32(rows, cols, numbers(rows * cols));
+    plain.convert(format).expect("can be made")
+}
+
+fn numbers(len: usize) -> Vec<f32> {
+    let mut state = 1u32;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        f32::from(u16::try_from(state >> 16).expect("16 bits")) / 32768.0 - 1.0
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
