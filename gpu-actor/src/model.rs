@@ -24,6 +24,7 @@ mod assemble;
 mod error;
 mod gguf;
 mod gguf_check;
+mod gguf_error;
 mod gguf_metadata;
 mod gguf_shape;
 mod hash;
@@ -50,8 +51,8 @@ use shared::job::BackboneFormat;
 use shared::model::{ModelShape, Projection};
 
 pub use error::ModelError;
-pub use gguf::GgufError;
 pub use gguf_check::GgufCheckError;
+pub use gguf_error::GgufError;
 pub use header::HeaderError;
 pub use locate::LocateError;
 pub use shards::IndexError;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use shared::model::config::ConfigError;
 use thiserror::Error;
 
-use super::gguf::GgufError;
+use super::gguf_error::GgufError;
 use super::header::HeaderError;
 use super::locate::LocateError;
 use super::shards::IndexError;

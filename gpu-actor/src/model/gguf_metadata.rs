@@ -2,7 +2,7 @@
 
 use candle_core::quantized::gguf_file::{Content, Value};
 
-use super::gguf::GgufError;
+use super::gguf_error::GgufError;
 
 /// The metadata of a file, with the prefix of its architecture.
 pub(super) struct Metadata<'a> {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use shared::model::config::{self, limits};
 use shared::model::{Family, ModelShape, Rope, RopeScaling};
 
-use super::gguf::GgufError;
+use super::gguf_error::GgufError;
 use super::gguf_metadata::{Metadata, inconsistent, missing, out_of_range, unsupported};
 use super::names;
 
