@@ -69,6 +69,9 @@ struct BenchPeer {
     /// Rounds; the median counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// The first half of each sequence does not count in the loss, on both sides
+    #[arg(long)]
+    mask_half: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -121,6 +124,7 @@ fn bench_peer(root: &Path, chosen: BenchPeer) -> Result<()> {
         model: chosen.model,
         threads: chosen.threads,
         rounds: chosen.rounds,
+        mask_half: chosen.mask_half,
     };
     let report = peer::run(root, &options)?;
     if chosen.json {

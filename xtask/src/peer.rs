@@ -10,7 +10,7 @@
 //!
 //! Ours is `spotmux bench train --jobs N --json`; theirs is `tests/peer/bench_peer.py --mode padded|packed
 //! --processes N --json`, in an interpreter that has torch, transformers and peft. Each prints one
-//! [`Sample`], ours inside a list `runs` with the number of `jobs`.
+//! [`Sample`], ours with the number of `jobs` beside it.
 
 mod machine;
 mod python;
@@ -41,6 +41,8 @@ pub struct Options {
     pub threads: usize,
     /// Rounds; the median counts.
     pub rounds: usize,
+    /// The first half of each sequence does not count in the loss, on both sides.
+    pub mask_half: bool,
 }
 
 /// Bytes that eight packed processes were seen to need together.
@@ -52,6 +54,8 @@ pub struct Report {
     /// The median ratios.
     #[serde(flatten)]
     pub ratios: Ratios,
+    /// Whether the first half of each sequence did not count in the loss.
+    pub mask_half: bool,
     /// Where it was measured.
     pub machine: Machine,
     /// Every round.
@@ -111,6 +115,7 @@ pub fn run(root: &Path, options: &Options) -> Result<Report> {
         },
         model: options.model.clone(),
         threads: options.threads.to_string(),
+        mask_half: options.mask_half,
     };
     let mut rounds = Vec::new();
     for number in 1..=options.rounds {
@@ -119,6 +124,7 @@ pub fn run(root: &Path, options: &Options) -> Result<Report> {
     }
     Ok(Report {
         ratios: Ratios::of(&rounds),
+        mask_half: options.mask_half,
         machine,
         rounds,
     })
@@ -130,6 +136,7 @@ struct Sides {
     spotmux: PathBuf,
     model: String,
     threads: String,
+    mask_half: bool,
 }
 
 impl Sides {
@@ -148,6 +155,8 @@ impl Sides {
         let mut command = Command::new(&self.spotmux);
         command.args(["bench", "train", "--json", "--model", &self.model]);
         command.args(["--threads", &self.threads, "--jobs", &jobs.to_string()]);
+        command.arg("--no-products");
+        self.add_mask(&mut command);
         let text = printed(&mut command)?;
         Sample::ours(&text, jobs).with_context(|| format!("{command:?}"))
     }
@@ -158,10 +167,17 @@ impl Sides {
         command.args(["--json", "--model", &self.model, "--mode", mode]);
         command.args(["--threads", &self.threads]);
         command.args(["--processes", &processes.to_string()]);
+        self.add_mask(&mut command);
         // A thread that spins while it waits takes the core from the process that works.
         command.env("OMP_WAIT_POLICY", "PASSIVE");
         let text = printed(&mut command)?;
         Sample::theirs(&text).with_context(|| format!("{command:?}"))
+    }
+
+    fn add_mask(&self, command: &mut Command) {
+        if self.mask_half {
+            command.arg("--mask-half");
+        }
     }
 }
 

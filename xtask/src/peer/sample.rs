@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// What a run of some training steps cost, all its processes together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,29 +15,26 @@ pub struct Sample {
     pub peak_pss_bytes: u64,
 }
 
-#[derive(Deserialize)]
-struct Runs {
-    runs: Vec<Run>,
-}
-
-#[derive(Deserialize)]
-struct Run {
-    jobs: usize,
-    #[serde(flatten)]
-    sample: Sample,
-}
-
 impl Sample {
-    /// Reads what `spotmux bench train --json` prints.
+    /// Reads what `spotmux bench train --json` prints: the object whose `jobs` is this number, on a line of its own or
+    /// in a list `runs`.
     ///
     /// # Errors
-    /// Not the expected JSON, no run with so many jobs, or figures that cannot be.
+    /// Not JSON, no run with so many jobs, or figures that cannot be.
     pub(super) fn ours(text: &str, jobs: usize) -> Result<Self> {
-        let runs: Runs = serde_json::from_str(text).context("not the JSON of bench train")?;
-        let run = runs.runs.iter().find(|run| run.jobs == jobs);
-        run.with_context(|| format!("no run with {jobs} jobs"))?
-            .sample
-            .checked()
+        for object in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
+            let object = object.context("not the JSON of bench train")?;
+            let listed = object.get("runs").and_then(Value::as_array);
+            let mut runs = listed
+                .map_or(std::slice::from_ref(&object), Vec::as_slice)
+                .iter();
+            if let Some(run) = runs.find(|run| run.get("jobs") == Some(&jobs.into())) {
+                let sample: Self = serde_json::from_value(run.clone())
+                    .context("a run of bench train lacks a figure")?;
+                return sample.checked();
+            }
+        }
+        bail!("no run with {jobs} jobs")
     }
 
     /// Reads what the script prints: one object, on the last line that is not empty.
@@ -70,12 +68,15 @@ mod tests {
     #[test]
     fn both_sides_are_read_and_nonsense_is_refused() {
         let one = r#"{"tokens_per_second": 120.5, "cpu_ms_per_token": 14.0, "peak_pss_bytes": 7}"#;
+        let with_jobs = |jobs| one.replace('{', &format!("{{\"jobs\": {jobs}, "));
         let noisy = format!("loading\n{one}\n\n");
         assert!((Sample::theirs(&noisy).unwrap().tokens_per_second - 120.5).abs() < 1e-9);
         let runs = r#"{"runs": [{"jobs": 8, "extra": 1, "tokens_per_second": 200.0,
             "cpu_ms_per_token": 9.0, "peak_pss_bytes": 9}]}"#;
         assert_eq!(Sample::ours(runs, 8).unwrap().peak_pss_bytes, 9);
         assert!(Sample::ours(runs, 1).is_err());
+        let lines = format!("{}\n{}\n", with_jobs(1), with_jobs(8));
+        assert_eq!(Sample::ours(&lines, 8).unwrap().peak_pss_bytes, 7);
         assert!(Sample::theirs(&one.replace("120.5", "0")).is_err());
         assert!(Sample::theirs("").is_err());
     }
