@@ -26,7 +26,7 @@ impl Sample {
             let object = object.context("not the JSON of bench train")?;
             let listed = object.get("runs").and_then(Value::as_array);
             let mut runs = listed
-                .map_or(std::slice::from_ref(&object), Vec::as_slice)
+                .map_or_else(|| std::slice::from_ref(&object), Vec::as_slice)
                 .iter();
             if let Some(run) = runs.find(|run| run.get("jobs") == Some(&jobs.into())) {
                 let sample: Self = serde_json::from_value(run.clone())
