@@ -3,7 +3,7 @@
 //! Read from a Hugging Face folder (`config.json` with one or several safetensors files) or a GGUF file. Weights
 //! point into the mapped file wherever it has them as they are wanted; only what must be reordered, converted or
 //! aligned is copied. Files come from strangers: every size, offset and name in them is checked against what is
-//! there before it is used (see [`header`], [`shards`], [`gguf_check`]), and no length in a file is allocated by.
+//! there before it is used (see `header`, `shards`, `gguf_check`), and no length in a file is allocated by.
 //!
 //! | file | one line |
 //! | --- | --- |

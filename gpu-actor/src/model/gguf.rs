@@ -1,4 +1,4 @@
-//! A GGUF file: header proven by [`gguf_check`], metadata parsed by candle, tensors left where they lie.
+//! A GGUF file: header proven by `gguf_check`, metadata parsed by candle, tensors left where they lie.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
