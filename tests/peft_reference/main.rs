@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod smollm2;
+
 use std::path::{Path, PathBuf};
 
 use system_tests::engine::contestant::Engine;

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use data::rows::TokenRow;
-use gpu_actor::batch::Batch;
 use gpu_actor::model::{Model, OpenOptions};
 use gpu_actor::peft::files;
 use gpu_actor::peft::layout::Layout;
-use gpu_actor::sample::generator::BARE;
 use gpu_actor::stage::step::Stage;
 use kernels::cpu::Cpu;
 
@@ -110,16 +108,7 @@ impl Contestant for Engine {
     }
 
     fn logits(&mut self, ids: &[u32]) -> Result<Matrix> {
-        let mut batch = Batch::default();
-        batch.push_continuation(BARE, ids, 0, 0);
-        let wanted: Vec<usize> = (0..ids.len()).collect();
-        let logits = self.stage.logits(&batch, &wanted, None);
-        let values = logits.into_iter().map(f64::from).collect();
-        Ok(Matrix::new(
-            ids.len(),
-            self.stage.model().shape.vocab,
-            values,
-        ))
+        Ok(steps::logits(&mut self.stage, None, ids))
     }
 
     fn loss(&mut self, row: &TokenRow) -> Result<SequenceLoss> {

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use data::rows::TokenRow;
+use gpu_actor::batch::{Batch, VIRTUAL};
 use gpu_actor::peft::layout::Layout;
 use gpu_actor::peft::tensors;
+use gpu_actor::sample::generator::BARE;
 use gpu_actor::stage::adapter::Adapter;
 use gpu_actor::stage::optim::{self, OptimizerState, Rule};
 use gpu_actor::stage::step::{JobOutcome, Stage};
@@ -13,6 +15,7 @@ use gpu_actor::train::pack::{self, Request};
 use shared::job::{AdapterSpec, OptimizerSpec};
 
 use crate::oracle::cross_entropy::SequenceLoss;
+use crate::oracle::matrix::Matrix;
 use crate::oracle::tensor::{Tensor, Tensors};
 
 /// One job on the stage.
@@ -55,6 +58,18 @@ impl Trainee {
             rule: Rule::new(optimizer, spec),
             optimizer: state,
         }
+    }
+
+    /// The adapter's values in flat storage order.
+    ///
+    /// # Panics
+    /// When it is not on that stage.
+    #[must_use]
+    pub fn values<'a>(&self, stage: &'a Stage) -> &'a [f32] {
+        &stage
+            .adapter(self.slot)
+            .expect("the adapter is attached")
+            .values
     }
 
     /// Takes the adapter off.
@@ -170,7 +185,7 @@ pub fn evaluate(
     tokens_per_pass: usize,
 ) -> Vec<SequenceLoss> {
     let bare = Request {
-        slot: gpu_actor::sample::generator::BARE,
+        slot: BARE,
         prompt_tokens: 0,
         prefix_tokens: 0,
         step: 0,
@@ -184,4 +199,24 @@ pub fn evaluate(
         }
     }
     gathered.sequences
+}
+
+/// Logits of every token, `(tokens, vocab)`; no trainee: the bare backbone.
+pub fn logits(stage: &mut Stage, trainee: Option<&Trainee>, ids: &[u32]) -> Matrix {
+    let slot = trainee.map_or(BARE, |trainee| trainee.slot);
+    let request = trainee.map(|trainee| trainee.request(&[], 0));
+    let prompt = request.as_ref().map_or(0, |request| request.prompt_tokens);
+    let prefix = request.map_or(0, |request| request.prefix_tokens);
+    let mut rows: Vec<u32> = (0..prompt as u32).map(|i| VIRTUAL | i).collect();
+    rows.extend_from_slice(ids);
+    let mut batch = Batch::default();
+    batch.push_continuation(slot, &rows, 0, prefix);
+    let wanted: Vec<usize> = (prompt..rows.len()).collect();
+    let logits = stage.logits(&batch, &wanted, None);
+    let vocab = stage.model().shape.vocab;
+    Matrix::new(
+        ids.len(),
+        vocab,
+        logits.into_iter().map(f64::from).collect(),
+    )
 }

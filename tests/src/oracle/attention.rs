@@ -1,8 +1,10 @@
 //! Causal attention of one sequence, with grouped heads, an optional prefix and an optional window.
 //!
-//! Row t of head h sees every prefix row, and rows s <= t with t - s < window. With S = q k^T / sqrt(d) and
-//! P = softmax(S): y = P v; dv = P^T dy; dP = dy v^T; dS = P (dP - rowsum(P dP)); dq = dS k / sqrt(d);
-//! dk = dS^T q / sqrt(d). Heads h of one group share the keys and values of head h / (heads / kv_heads).
+//! Row t of head h sees rows s <= t with t - s < window, counted from the start of the prefix: its rows take
+//! positions like tokens, as in the PEFT library, so a row may be too far away to see the prefix. With
+//! S = q k^T / sqrt(d) and P = softmax(S): y = P v; dv = P^T dy; dP = dy v^T; dS = P (dP - rowsum(P dP));
+//! dq = dS k / sqrt(d); dk = dS^T q / sqrt(d). Heads h of one group share the keys and values of head
+//! h / (heads / kv_heads).
 
 use super::matrix::Matrix;
 
@@ -100,9 +102,7 @@ pub fn forward(
         );
         let mut scores = q.times_transposed(&keys).scaled(heads.scale());
         for t in 0..scores.rows {
-            softmax(scores.row_mut(t), |column| {
-                column < before || heads.sees(t, column - before)
-            });
+            softmax(scores.row_mut(t), |column| heads.sees(before + t, column));
         }
         add_to_head(&mut out, head, &scores.times(&values));
         shares.push(scores);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_sees_itself_the_past_within_the_window_and_the_prefix() {
+    fn a_row_sees_itself_and_what_the_window_reaches() {
         let heads = Heads {
             heads: 1,
             kv_heads: 1,
@@ -236,9 +236,7 @@ mod tests {
         let (_, tape) = forward(heads, &q, &k, &k, Some(&(random(1, 2, 3), random(1, 2, 4))));
         for t in 0..4usize {
             let seen: Vec<bool> = tape.shares[0].row(t).iter().map(|&p| p > 0.0).collect();
-            let want: Vec<bool> = (0..5)
-                .map(|c| c == 0 || (c - 1 <= t && t < c - 1 + 2))
-                .collect();
+            let want: Vec<bool> = (0..5).map(|c| c == t || c == t + 1).collect();
             assert_eq!(seen, want, "row {t}");
         }
     }

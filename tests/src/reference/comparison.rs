@@ -34,11 +34,11 @@ pub const F32: Tolerances = Tolerances {
 
 /// What the judge in f64 must reach: the files hold f32, and the library rounds rotation frequencies to f32.
 pub const F64: Tolerances = Tolerances {
-    logits: 1e-6,
+    logits: 5e-6,
     first_loss: 1e-7,
     loss: 1e-7,
-    gradient: 1e-6,
-    parameters: 1e-5,
+    gradient: 1e-5,
+    parameters: 1e-4,
 };
 
 /// The worst deviations found, and every failure.

@@ -1,0 +1,40 @@
+//! A job cannot tell that it had company: the contract of the engine, as properties on tiny models.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `tiny`, `method`, `plan`, `run` | models, random methods and jobs, and how they are run |
+//! | `company` | any neighbours, arrivals, passes and threads: the same bits as alone |
+//! | `machine` | any instruction set and any number of threads: the same bits |
+//! | `quarantine` | a job whose numbers break stops alone |
+//! | `splits` | any split of a batch and any cut of passes: the same update |
+//! | `packing` | a sample's loss is its own, whatever lies beside it |
+//! | `resume` | a job that goes on from a checkpoint ends with the same bits |
+//! | `movement` | every target that was asked for is trained, and nothing else is touched |
+//! | `parity` | losses, gradients and updates agree with the judge, on every family and storage format |
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod company;
+mod machine;
+mod method;
+mod movement;
+mod packing;
+mod parity;
+mod plan;
+mod quarantine;
+mod resume;
+mod run;
+mod splits;
+mod tiny;
+
+use proptest::test_runner::Config;
+
+/// So many random cases; `PROPTEST_CASES` (256 when it is not set) makes them more.
+fn cases(count: u32) -> Config {
+    let usual = Config::default();
+    Config {
+        cases: (count * usual.cases / 256).max(1),
+        failure_persistence: None,
+        ..usual
+    }
+}

@@ -1,0 +1,98 @@
+//! A job whose numbers break stops alone, and says where; its neighbours' bits do not change.
+
+use gpu_actor::train::event::Event;
+use gpu_actor::train::session::{Standing, layout_of};
+use proptest::prelude::*;
+use shared::job::{AdapterSpec, LoraSpec, OptimizerKind, Targets};
+use system_tests::methods;
+
+use crate::cases;
+use crate::plan::{self, Plan, plain};
+use crate::run::{Manner, admit, alone, assert_same, assert_same_state, together};
+use crate::{method, tiny};
+
+/// A job whose first step throws its values far out, so that its second loss is no number.
+fn diverging(name: &str, adapter: AdapterSpec) -> Plan {
+    let mut plan = plain(name, adapter);
+    plan.spec.optimizer.kind = OptimizerKind::Sgd;
+    plan.spec.optimizer.learning_rate = 1e30;
+    plan
+}
+
+proptest! {
+    #![proptest_config(cases(8))]
+
+    #[test]
+    fn neighbours_of_a_broken_job_do_not_notice(
+        plans in plan::any_plans(1..4),
+        broken in method::any_method(),
+        tokens_per_pass in 1..500usize,
+    ) {
+        let model = tiny::llama();
+        let mut all = plans.clone();
+        all.push(diverging("broken", broken));
+        let records = together(&model, &all, &Manner::new(2, tokens_per_pass));
+        for plan in &plans {
+            let name = &plan.spec.name;
+            assert_same(&alone(&model, plan, &Manner::new(1, 300)), &records[name], name.as_str());
+        }
+    }
+}
+
+#[test]
+fn every_method_that_breaks_is_set_aside_and_says_where() {
+    let model = tiny::llama();
+    for spec in methods::every() {
+        let Plan { spec, .. } = plain("broken", spec);
+        let layout = layout_of(&spec.adapter, &model, spec.seed);
+        let rows = plain("broken", spec.adapter.clone()).rows(model.shape.vocab);
+        let values = vec![f32::INFINITY; layout.len];
+        let mut session = Manner::new(2, 300).session(&model);
+        session
+            .admit(spec.clone(), layout, values, rows, Vec::new(), None)
+            .unwrap();
+        let events = session.round();
+        let [
+            Event::Quarantined {
+                step: 0, reason, ..
+            },
+        ] = events.as_slice()
+        else {
+            panic!("{:?}: {events:?}", spec.adapter);
+        };
+        assert!(
+            reason.contains("not finite") && reason.contains("row"),
+            "{reason}"
+        );
+        let standing = session.standing(&spec.name);
+        assert_eq!(standing, Some(&Standing::Quarantined(reason.clone())));
+    }
+}
+
+/// The state of the step before is kept whole: moments and values, not only progress.
+#[test]
+fn the_last_good_state_is_the_one_before_the_bad_step() {
+    let model = tiny::llama();
+    let lora = LoraSpec {
+        rank: 2,
+        alpha: None,
+        dropout: 0.0,
+        targets: Targets::Group("attention".into()),
+        rslora: false,
+        dora: false,
+        lr_ratio: 1.0,
+    };
+    let plan = diverging("broken", AdapterSpec::Lora(lora));
+    let mut session = Manner::new(1, 300).session(&model);
+    admit(&mut session, &model, &plan, None);
+    let mut before = session.state(&plan.spec.name).unwrap();
+    loop {
+        session.round();
+        let after = session.state(&plan.spec.name).unwrap();
+        if session.standing(&plan.spec.name) != Some(&Standing::Active) {
+            assert_same_state(&before, &after, "the state of the last good step");
+            return;
+        }
+        before = after;
+    }
+}
