@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use adapter::{AdapterCommand, ImportArgs, InspectAdapterArgs, MergeArgs, MergedFormat};
 pub(crate) use bench::{BenchCommand, BenchTrainArgs};
 pub(crate) use data::{CheckArgs, DataCommand, LongRows};
-pub(crate) use model::{InspectArgs, ModelCommand, PullArgs, TinyArgs};
+pub(crate) use model::{InspectArgs, ModelCommand, PullArgs, TinyArgs, TinyFamily};
 pub(crate) use train::{DemoArgs, GenerateArgs, TrainArgs};
 
 const EXIT_CODES: &str = "\

@@ -2,14 +2,25 @@
 
 #![forbid(unsafe_code)]
 
+mod adapter_folder;
 mod args;
+mod backbone;
+mod bench;
+mod clock;
 mod commands;
+mod demo_kit;
+mod demo_report;
 mod exit;
 mod interrupt;
+mod language;
+mod machine;
+mod merged_model;
 mod progress;
 mod render;
 mod settings;
 mod store;
+mod training;
+mod writer;
 
 use std::io;
 use std::process::ExitCode;
@@ -17,7 +28,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use args::{Args, Command, ModelCommand};
+use args::{AdapterCommand, Args, BenchCommand, Command, DataCommand, ModelCommand};
 use exit::{Exit, Failure};
 use render::Output;
 use settings::Settings;
@@ -39,10 +50,31 @@ fn main() -> ExitCode {
 
 fn run(command: &Command, settings: &Settings, output: &Output) -> Result<Exit, Failure> {
     match command {
+        Command::Demo(args) => commands::demo::run(args, settings, output),
+        Command::Train(args) => commands::train::run(args, settings, output),
+        Command::Generate(args) => commands::generate::run(args, settings, output),
+        Command::Data(DataCommand::Check(args)) => {
+            commands::data_check::run(args, settings, output)
+        }
         Command::Model(ModelCommand::Pull(args)) => {
             commands::model_pull::run(args, settings, output)
         }
-        _ => Err(Failure::new(Exit::Internal, "not wired")),
+        Command::Model(ModelCommand::Inspect(args)) => {
+            commands::model_inspect::run(args, settings, output)
+        }
+        Command::Model(ModelCommand::Tiny(args)) => commands::model_tiny::run(args, output),
+        Command::Adapter(AdapterCommand::Inspect(args)) => {
+            commands::adapter_inspect::run(args, settings, output)
+        }
+        Command::Adapter(AdapterCommand::Import(args)) => {
+            commands::adapter_import::run(args, settings, output)
+        }
+        Command::Adapter(AdapterCommand::Merge(args)) => {
+            commands::adapter_merge::run(args, settings, output)
+        }
+        Command::Bench(BenchCommand::Train(args)) => {
+            commands::bench_train::run(args, settings, output)
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Progress of long work: a bar where a person watches, plain lines elsewhere, nothing for programs.
+//! Progress of long reads and writes: a bar where a person watches, plain lines elsewhere, nothing for programs.
 
 use std::time::Duration;
 
@@ -6,56 +6,35 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::render::{self, Output};
 
-/// Progress of work that is counted in bytes or in steps.
+/// Progress of work that is counted in bytes.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
     lines: Option<Lines>,
-    in_bytes: bool,
 }
 
 /// What plain lines need: how much was said last.
 #[derive(Debug)]
 struct Lines {
     name: String,
-    tenths_said: u64,
+    quarters_said: u64,
 }
 
 impl Progress {
     /// Work of so many bytes.
     pub(crate) fn bytes(output: &Output, name: &str, total: u64) -> Self {
-        const BAR: &str = "{msg:24} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-        Self::new(output, name, total, BAR, true)
-    }
-
-    /// Work of so many steps.
-    pub(crate) fn steps(output: &Output, name: &str, total: u64) -> Self {
-        Self::new(
-            output,
-            name,
-            total,
-            "{msg:24} [{bar:30}] {pos}/{len} {eta}",
-            false,
-        )
-    }
-
-    fn new(output: &Output, name: &str, total: u64, template: &str, in_bytes: bool) -> Self {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
         if output.watched() {
             bar.set_draw_target(ProgressDrawTarget::stderr());
-            bar.set_style(style(template));
+            bar.set_style(style());
             bar.enable_steady_tick(Duration::from_millis(250));
         }
         bar.set_message(name.to_owned());
         let lines = (output.talks() && !output.watched()).then(|| Lines {
             name: name.to_owned(),
-            tenths_said: 0,
+            quarters_said: 0,
         });
-        Self {
-            bar,
-            lines,
-            in_bytes,
-        }
+        Self { bar, lines }
     }
 
     /// Corrects the total.
@@ -68,17 +47,11 @@ impl Progress {
         self.bar.set_position(done);
         let total = self.bar.length().unwrap_or(0);
         let Some(lines) = &mut self.lines else { return };
-        let tenths = (done * 10).checked_div(total).unwrap_or(0);
-        if tenths > lines.tenths_said {
-            lines.tenths_said = tenths;
-            let shown = |value| {
-                if self.in_bytes {
-                    render::bytes(value)
-                } else {
-                    render::count(value)
-                }
-            };
-            eprintln!("{}: {} of {}", lines.name, shown(done), shown(total));
+        let quarters = (done * 4).checked_div(total).unwrap_or(0);
+        if quarters > lines.quarters_said {
+            lines.quarters_said = quarters;
+            let (done, total) = (render::bytes(done), render::bytes(total));
+            eprintln!("{}: {done} of {total}", lines.name);
         }
     }
 
@@ -99,8 +72,9 @@ impl Progress {
 }
 
 /// A bar's form; a template that does not parse is shown as the plain default.
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template)
+fn style() -> ProgressStyle {
+    const BAR: &str = "{msg:24} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    ProgressStyle::with_template(BAR)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
 }

@@ -17,7 +17,7 @@ use crate::render::{self, Output};
 use crate::settings::{self, Settings};
 
 pub(crate) use entry::{Entry, Pulled};
-pub(crate) use known::{Known, SMOLLM2};
+pub(crate) use known::SMOLLM2;
 
 /// The folder of fetched models.
 #[derive(Clone, Debug)]

@@ -5,6 +5,7 @@
 //! [`Tokenizer::encode_raw`], so that a start token cannot come twice.
 
 mod bytes;
+mod export;
 mod gguf;
 mod json;
 mod special;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 /// What to do with a model.
 #[derive(Debug, Subcommand)]
@@ -43,7 +43,7 @@ pub(crate) struct PullArgs {
 const INSPECT: &str = "\
 Examples:
   spotmux model inspect smollm2-135m-instruct
-  spotmux model inspect models/my-llama --hash
+  spotmux model inspect models/my-llama
   spotmux model inspect model.gguf --json";
 
 /// Arguments of `spotmux model inspect`.
@@ -53,15 +53,12 @@ pub(crate) struct InspectArgs {
     /// A folder, a .gguf file or the name of a fetched model
     #[arg(value_name = "MODEL")]
     pub(crate) model: String,
-    /// Reads all weights: their content hash, and whether each is a number
-    #[arg(long)]
-    pub(crate) hash: bool,
 }
 
 const TINY: &str = "\
 Examples:
   spotmux model tiny tiny-model
-  spotmux model tiny tiny-model --seed 7 --layers 4 --hidden 64";
+  spotmux model tiny tiny-model --family qwen3 --layers 2 --hidden 64 --seed 7";
 
 /// Arguments of `spotmux model tiny`.
 #[derive(Debug, Args)]
@@ -71,12 +68,28 @@ pub(crate) struct TinyArgs {
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
     /// Seed of the weights
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 42)]
     pub(crate) seed: u64,
+    /// Family, which fixes the formulas
+    #[arg(long, value_enum, default_value_t = TinyFamily::Llama)]
+    pub(crate) family: TinyFamily,
     /// Number of blocks
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 4)]
     pub(crate) layers: usize,
-    /// Width of the residual stream; a multiple of 32
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    /// Width of the residual stream; a multiple of 64
+    #[arg(long, value_name = "N", default_value_t = 192)]
     pub(crate) hidden: usize,
+}
+
+/// Families of tiny models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TinyFamily {
+    /// Llama, SmolLM2
+    Llama,
+    /// Mistral
+    Mistral,
+    /// Qwen2, Qwen2.5: biases on q, k and v
+    Qwen2,
+    /// Qwen3: norms on q and k
+    Qwen3,
 }

@@ -26,6 +26,9 @@ pub(crate) struct DemoArgs {
     /// Fetches nothing: a model already fetched, else a tiny random one
     #[arg(long)]
     pub(crate) offline: bool,
+    /// Steps of each job, instead of its own number: a quicker look
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) steps: Option<u64>,
     /// Compute threads [default: one per available core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,

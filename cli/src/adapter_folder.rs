@@ -1,0 +1,64 @@
+//! Adapters on disk, as commands name them: `OUTPUT/NAME` of a job, or the PEFT folder itself.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gpu_actor::peft::files::{self, Imported};
+use gpu_actor::stage::adapter::Adapter;
+use shared::model::ModelShape;
+
+use crate::exit::{Exit, Failure, OrExit};
+
+/// Seed of what does not depend on one once it is trained.
+const SEED: u64 = 0;
+
+/// An adapter and where it lies.
+#[derive(Clone, Debug)]
+pub(crate) struct Opened {
+    /// The folder with `adapter_config.json`.
+    pub(crate) folder: PathBuf,
+    /// What it holds.
+    pub(crate) found: Imported,
+}
+
+impl Opened {
+    /// The adapter, ready to be attached.
+    pub(crate) fn adapter(self) -> Adapter {
+        Adapter::new(Arc::new(self.found.layout), self.found.values, SEED)
+    }
+}
+
+/// Opens an adapter for a model.
+///
+/// # Errors
+/// [`Exit::NotFound`] when there is none, [`Exit::BadInput`] when it is wrong or does not fit the model.
+pub(crate) fn open(given: &Path, shape: &ModelShape) -> Result<Opened, Failure> {
+    let folder = locate(given)?;
+    let found = files::read(&folder, shape, SEED).or_exit(Exit::BadInput)?;
+    Ok(Opened { folder, found })
+}
+
+/// The folder with `adapter_config.json`.
+///
+/// # Errors
+/// [`Exit::NotFound`] when there is none.
+pub(crate) fn locate(given: &Path) -> Result<PathBuf, Failure> {
+    let inner = given.join("adapter");
+    for folder in [given, &inner] {
+        if folder.join(files::CONFIG).is_file() {
+            return Ok(folder.to_path_buf());
+        }
+    }
+    let message = format!(
+        "{} has no {}, and neither has {}",
+        given.display(),
+        files::CONFIG,
+        inner.display()
+    );
+    let failure = Failure::new(Exit::NotFound, message);
+    Err(if given.join("checkpoints").is_dir() {
+        failure.hint("the job is not finished: its adapter is written at the end")
+    } else {
+        failure.hint("give OUTPUT/NAME of a trained job, or a folder in the PEFT layout")
+    })
+}

@@ -1,0 +1,28 @@
+//! The command line's clock: the one place that reads it.
+
+use std::time::{Duration, Instant};
+
+/// Time since it was started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts to count.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the command line measures how long things take; nothing computed depends on it"
+    )]
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Time since the start.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    /// The same in seconds.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.elapsed().as_secs_f64()
+    }
+}

@@ -1,0 +1,108 @@
+//! `spotmux adapter import`: takes in an adapter made elsewhere.
+
+use std::path::Path;
+
+use gpu_actor::peft::files;
+use serde::Serialize;
+use shared::job::BackboneFormat;
+
+use crate::adapter_folder;
+use crate::args::ImportArgs;
+use crate::backbone;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::render::{self, Output};
+use crate::settings::Settings;
+use crate::store::Store;
+use crate::training::method;
+
+/// What a program is told.
+#[derive(Debug, Serialize)]
+struct Told {
+    from: String,
+    method: String,
+    named_base: Option<String>,
+    base: String,
+    values: usize,
+    written: Option<String>,
+}
+
+/// Runs the command.
+pub(crate) fn run(
+    args: &ImportArgs,
+    settings: &Settings,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let store = Store::new(settings)?;
+    let cpu = backbone::cpu(None)?;
+    let model = backbone::model(
+        &store,
+        &args.model,
+        Path::new("."),
+        BackboneFormat::AsShipped,
+        &cpu,
+    )?;
+    let opened = adapter_folder::open(&args.adapter, &model.shape)?;
+    let found = &opened.found;
+    let base = model.identity();
+    let written = args.output.as_ref().filter(|_| !args.check);
+    if let Some(folder) = written {
+        files::write(
+            folder,
+            &found.spec,
+            &found.layout,
+            &found.values,
+            &model.shape,
+            &base,
+            &[],
+        )
+        .or_exit(Exit::BadInput)?;
+    }
+    let told = Told {
+        from: opened.folder.display().to_string(),
+        method: method::describe(&found.spec),
+        named_base: found.base.clone(),
+        values: found.values.len(),
+        written: written.map(|folder| folder.display().to_string()),
+        base,
+    };
+    output.result(&told, &text(&told))?;
+    if told
+        .named_base
+        .as_ref()
+        .is_some_and(|named| *named != told.base)
+    {
+        let named = told.named_base.as_deref().unwrap_or_default();
+        output.note(format!(
+            "note: the adapter names {named:?} as its base model, this one is {:?}",
+            told.base
+        ));
+    }
+    if let Some(folder) = &told.written {
+        let (model, folder) = (render::shell_word(&args.model), render::shell_word(folder));
+        output.next(&[
+            format!("spotmux generate --model {model} --adapter {folder} 'Your prompt'"),
+            format!("in a job: init_from = {folder:?}"),
+        ]);
+    }
+    Ok(Exit::Done)
+}
+
+fn text(told: &Told) -> String {
+    let written = told
+        .written
+        .clone()
+        .unwrap_or_else(|| "nothing (--check)".into());
+    render::facts(&[
+        ("from", told.from.clone()),
+        ("method", told.method.clone()),
+        (
+            "values",
+            format!(
+                "{}, every tensor there and none left over",
+                render::count(told.values as u64)
+            ),
+        ),
+        ("base model", told.base.clone()),
+        ("written", written),
+    ])
+}

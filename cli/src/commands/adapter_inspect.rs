@@ -1,0 +1,153 @@
+//! `spotmux adapter inspect`: what an adapter is, and whether it fits a model.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use gpu_actor::peft::{config, files};
+use serde::Serialize;
+use serde_json::Value;
+use shared::job::{AdapterSpec, BackboneFormat};
+
+use crate::adapter_folder;
+use crate::args::InspectAdapterArgs;
+use crate::backbone;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::render::{self, Output};
+use crate::settings::Settings;
+use crate::store::Store;
+use crate::training::method;
+
+/// What a program is told.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    path: String,
+    method: String,
+    spec: &'a AdapterSpec,
+    base: Option<String>,
+    tensors: Vec<ToldTensor>,
+    values: u64,
+    bytes: u64,
+    fits: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct ToldTensor {
+    name: String,
+    shape: Vec<usize>,
+    norm: f64,
+}
+
+/// Runs the command.
+pub(crate) fn run(
+    args: &InspectAdapterArgs,
+    settings: &Settings,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let folder = adapter_folder::locate(&args.adapter)?;
+    let path = folder.join(files::CONFIG);
+    let text = fs::read_to_string(&path)
+        .with_context(|| path.display().to_string())
+        .or_exit(Exit::BadInput)?;
+    let spec = config::read(&text)
+        .with_context(|| folder.display().to_string())
+        .or_exit(Exit::BadInput)?;
+    let tensors = tensors(&folder)?;
+    if let Some(name) = &args.model {
+        let store = Store::new(settings)?;
+        let cpu = backbone::cpu(None)?;
+        let model = backbone::model(
+            &store,
+            name,
+            Path::new("."),
+            BackboneFormat::AsShipped,
+            &cpu,
+        )?;
+        adapter_folder::open(&folder, &model.shape)?;
+    }
+    let values: u64 = tensors
+        .iter()
+        .map(|tensor| tensor.shape.iter().product::<usize>() as u64)
+        .sum();
+    let size = fs::metadata(folder.join(files::WEIGHTS)).map_or(0, |data| data.len());
+    let told = Told {
+        path: folder.display().to_string(),
+        method: method::describe(&spec),
+        spec: &spec,
+        base: base(&text),
+        values,
+        bytes: size,
+        fits: args.model.as_deref(),
+        tensors,
+    };
+    output.result(&told, &facts(&told))?;
+    let word = render::shell_word(&told.path);
+    output.next(&[
+        format!("spotmux generate --model MODEL --adapter {word} 'Your prompt'"),
+        format!("spotmux adapter merge {word} --model MODEL --output DIR"),
+    ]);
+    Ok(Exit::Done)
+}
+
+fn tensors(folder: &Path) -> Result<Vec<ToldTensor>, Failure> {
+    let found = files::read_tensors(&folder.join(files::WEIGHTS)).or_exit(Exit::BadInput)?;
+    let norm = |values: &[f32]| {
+        values
+            .iter()
+            .map(|&v| f64::from(v).powi(2))
+            .sum::<f64>()
+            .sqrt()
+    };
+    let told = found.into_iter().map(|(name, tensor)| ToldTensor {
+        name,
+        norm: norm(&tensor.values),
+        shape: tensor.shape,
+    });
+    Ok(told.collect())
+}
+
+fn base(text: &str) -> Option<String> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    Some(value.get("base_model_name_or_path")?.as_str()?.to_owned())
+}
+
+fn facts(told: &Told<'_>) -> String {
+    const SHOWN: usize = 4;
+    let mut pairs = vec![
+        ("path", told.path.clone()),
+        ("method", told.method.clone()),
+        (
+            "base model",
+            told.base.clone().unwrap_or_else(|| "not named".into()),
+        ),
+        (
+            "values",
+            format!(
+                "{} in {} tensors, {}",
+                render::count(told.values),
+                told.tensors.len(),
+                render::bytes(told.bytes)
+            ),
+        ),
+    ];
+    if let Some(model) = told.fits {
+        pairs.push((
+            "fits",
+            format!("{model}: every tensor is there, none is left over"),
+        ));
+    }
+    let mut text = render::facts(&pairs);
+    for tensor in told.tensors.iter().take(SHOWN) {
+        text.push_str(&format!(
+            "  {} {:?}, norm {:.4}\n",
+            tensor.name, tensor.shape, tensor.norm
+        ));
+    }
+    if told.tensors.len() > SHOWN {
+        text.push_str(&format!(
+            "  and {} more (--json lists all)\n",
+            told.tensors.len() - SHOWN
+        ));
+    }
+    text
+}

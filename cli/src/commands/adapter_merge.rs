@@ -1,0 +1,122 @@
+//! `spotmux adapter merge`: an adapter and its model as one model.
+
+use std::fs;
+use std::path::Path;
+
+use gpu_actor::peft::merge::Rounding;
+use serde::Serialize;
+use shared::job::BackboneFormat;
+
+use crate::adapter_folder;
+use crate::args::MergeArgs;
+use crate::backbone::{self, Backbone};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::merged_model::Merge;
+use crate::render::{self, Output};
+use crate::settings::Settings;
+use crate::store::Store;
+use crate::training::method;
+
+/// What a program is told.
+#[derive(Debug, Serialize)]
+struct Told {
+    adapter: String,
+    method: String,
+    model: String,
+    path: String,
+    bytes: u64,
+    quantised_backbone: bool,
+    rounding: Rounding,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &MergeArgs, settings: &Settings, output: &Output) -> Result<Exit, Failure> {
+    if args.output.symlink_metadata().is_ok() {
+        let message = format!(
+            "{} is there already: it is never replaced",
+            args.output.display()
+        );
+        return Err(Failure::new(Exit::BadInput, message).hint("remove it, or name another folder"));
+    }
+    let store = Store::new(settings)?;
+    let cpu = backbone::cpu(None)?;
+    let here = Path::new(".");
+    let backbone = Backbone::open(&store, &args.model, here, BackboneFormat::AsShipped, &cpu)?;
+    let opened = adapter_folder::open(&args.adapter, &backbone.model.shape)?;
+    let found = &opened.found;
+    let merge = Merge {
+        model: &backbone.model,
+        language: &backbone.language,
+        layout: &found.layout,
+        values: &found.values,
+        format: args.format,
+        cpu: &cpu,
+    };
+    let rounding = beside(&args.output, |folder| {
+        merge.write(folder).or_exit(Exit::BadInput)
+    })?;
+    let weights = args.output.join("model.safetensors");
+    let told = Told {
+        adapter: opened.folder.display().to_string(),
+        method: method::describe(&found.spec),
+        model: args.model.clone(),
+        path: args.output.display().to_string(),
+        bytes: fs::metadata(weights).map_or(0, |data| data.len()),
+        quantised_backbone: backbone
+            .model
+            .matrices()
+            .any(|weight| weight.format().block_values() > 1),
+        rounding,
+    };
+    output.result(&told, &text(&told))?;
+    let word = render::shell_word(&told.path);
+    output.next(&[
+        format!("spotmux generate --model {word} 'Your prompt'"),
+        format!("spotmux model inspect {word}"),
+    ]);
+    Ok(Exit::Done)
+}
+
+/// Fills a folder beside its place, then moves it there: whole or not at all.
+fn beside<T>(place: &Path, fill: impl FnOnce(&Path) -> Result<T, Failure>) -> Result<T, Failure> {
+    let parent = place
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or_else(|| Path::new("."));
+    let refused = |error: std::io::Error| {
+        Failure::new(
+            Exit::Internal,
+            format!("cannot write {}: {error}", place.display()),
+        )
+    };
+    fs::create_dir_all(parent).map_err(refused)?;
+    let folder = tempfile::Builder::new()
+        .prefix(".spotmux-merge-")
+        .tempdir_in(parent)
+        .map_err(refused)?;
+    let value = fill(folder.path())?;
+    fs::rename(folder.path(), place).map_err(refused)?;
+    Ok(value)
+}
+
+fn text(told: &Told) -> String {
+    let rounding = &told.rounding;
+    let loss = format!(
+        "{} matrices changed; rounding to 16 bits moved a value by at most {:.1} % of the largest change",
+        rounding.merged,
+        100.0 * rounding.worst_ratio
+    );
+    let mut pairs = vec![
+        ("adapter", format!("{} ({})", told.adapter, told.method)),
+        ("model", told.model.clone()),
+        (
+            "written",
+            format!("{}, {}", told.path, render::bytes(told.bytes)),
+        ),
+        ("precision", loss),
+    ];
+    if told.quantised_backbone {
+        pairs.push(("note", "the model's 4- or 8-bit weights were expanded: the result is larger, and never rounded back".into()));
+    }
+    render::facts(&pairs)
+}

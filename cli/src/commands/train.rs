@@ -1,0 +1,220 @@
+//! `spotmux train`: trains the jobs of a file.
+
+use gpu_actor::train::memory::Estimate;
+use serde::Serialize;
+
+use crate::args::TrainArgs;
+use crate::backbone::{self, Backbone};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::machine;
+use crate::render::{self, Align, Output, Table};
+use crate::settings::Settings;
+use crate::store::Store;
+use crate::training::job_file::Jobs;
+use crate::training::memory;
+use crate::training::method;
+use crate::training::prepare::{self, Prepared};
+use crate::training::report::{self, JobReport};
+use crate::training::run::Run;
+
+/// What a program is told before.
+#[derive(Debug, Serialize)]
+struct PlanTold<'a> {
+    event: &'static str,
+    model: &'a str,
+    threads: usize,
+    memory: Estimate,
+    memory_total: u64,
+    available: Option<u64>,
+    jobs: Vec<PlannedJob>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlannedJob {
+    job: String,
+    method: String,
+    rows: usize,
+    held_out_rows: usize,
+    tokens_per_epoch: u64,
+    trained_share: f64,
+    steps: u64,
+    steps_taken: u64,
+    done: bool,
+}
+
+/// What a program is told at the end.
+#[derive(Debug, Serialize)]
+struct Summary<'a> {
+    event: &'static str,
+    exit_code: u8,
+    seconds: f64,
+    tokens_per_second: f64,
+    jobs: &'a [JobReport],
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::listen()?;
+    let mut jobs = Jobs::read(&args.jobs)?;
+    if let Some(model) = &args.model {
+        jobs.use_model(model);
+    }
+    if let Some(folder) = &args.output {
+        jobs.output.clone_from(folder);
+    }
+    let engine = jobs.file.engine.clone();
+    let cpu = backbone::cpu(args.threads.or(engine.threads))?;
+    let store = Store::new(settings)?;
+    let backbone = Backbone::open(
+        &store,
+        &jobs.file.model,
+        &jobs.model_folder,
+        engine.backbone,
+        &cpu,
+    )?;
+    let prepared = prepare::prepare(&jobs, &backbone, &cpu, output)?;
+    let estimate = memory::predict(&backbone, &prepared, engine.tokens_per_pass);
+    show_plan(
+        &jobs,
+        &prepared,
+        estimate,
+        cpu.threads(),
+        args.check,
+        output,
+    )?;
+    memory::check(&estimate, engine.tokens_per_pass)?;
+    if args.check {
+        output.next(&[format!(
+            "spotmux train {}",
+            render::shell_word(&args.jobs.display().to_string())
+        )]);
+        return Ok(Exit::Done);
+    }
+    let mut run = Run::new(&backbone, &cpu, engine.tokens_per_pass, prepared)?;
+    let exit = run.train(output, &interrupt)?;
+    conclude(&run, exit, &jobs, output)?;
+    Ok(exit)
+}
+
+fn show_plan(
+    jobs: &Jobs,
+    prepared: &[Prepared],
+    memory: Estimate,
+    threads: usize,
+    only: bool,
+    output: &Output,
+) -> Result<(), Failure> {
+    let available = machine::available().map(|available| available.bytes);
+    let told = PlanTold {
+        event: "plan",
+        model: &jobs.file.model,
+        threads,
+        memory,
+        memory_total: memory.total(),
+        available,
+        jobs: prepared.iter().map(planned).collect(),
+    };
+    let (l, r) = (Align::Left, Align::Right);
+    let mut table = Table::new(&[
+        ("job", l),
+        ("method", l),
+        ("rows", r),
+        ("held out", r),
+        ("tokens/epoch", r),
+        ("in the loss", r),
+        ("steps", r),
+        ("state", l),
+    ]);
+    for job in &told.jobs {
+        let state = match (job.done, job.steps_taken) {
+            (true, _) => "done".to_owned(),
+            (false, 0) => "new".into(),
+            (false, step) => format!("goes on from step {step}"),
+        };
+        table.row([
+            job.job.clone(),
+            job.method.clone(),
+            job.rows.to_string(),
+            job.held_out_rows.to_string(),
+            render::count(job.tokens_per_epoch),
+            format!("{:.0} %", 100.0 * job.trained_share),
+            job.steps.to_string(),
+            state,
+        ]);
+    }
+    let free = available
+        .map(|bytes| format!(" of {}", render::bytes(bytes)))
+        .unwrap_or_default();
+    let bytes = render::bytes;
+    let text = format!(
+        "{}memory  about {}{free}: backbone {}, a pass {}, jobs {}\n",
+        table.text(),
+        bytes(memory.total()),
+        bytes(memory.backbone),
+        bytes(memory.tape + memory.buffers),
+        bytes(memory.adapters)
+    );
+    if only {
+        return Ok(output.result(&told, &text)?);
+    }
+    output.note(text);
+    Ok(output.event(&told)?)
+}
+
+fn planned(job: &Prepared) -> PlannedJob {
+    let count = |trained: bool| -> u64 {
+        let rows = job.ready.data.train.iter();
+        rows.map(|row| if trained { row.trained() } else { row.ids.len() } as u64).sum()
+    };
+    let tokens = count(false);
+    PlannedJob {
+        job: job.name().into(),
+        method: method::describe(&job.spec().adapter),
+        rows: job.ready.data.train.len(),
+        held_out_rows: job.ready.data.eval.len(),
+        tokens_per_epoch: tokens,
+        trained_share: count(true) as f64 / tokens.max(1) as f64,
+        steps: job.total,
+        steps_taken: job.steps_taken(),
+        done: job.done,
+    }
+}
+
+fn conclude(run: &Run, exit: Exit, jobs: &Jobs, output: &Output) -> Result<(), Failure> {
+    let reports = report::of(run);
+    let summary = Summary {
+        event: "summary",
+        exit_code: exit.code(),
+        seconds: run.seconds,
+        tokens_per_second: run.rate,
+        jobs: &reports,
+    };
+    let mut text = report::table(&reports);
+    if run.rate > 0.0 {
+        text.push_str(&format!(
+            "{:.0} tokens/s over {:.0} s\n",
+            run.rate, run.seconds
+        ));
+    }
+    for report in &reports {
+        if let Some(reason) = &report.reason {
+            text.push_str(&format!(
+                "job {} was set aside at step {}: {reason}\n",
+                report.job, report.steps
+            ));
+        }
+    }
+    output.result(&summary, &text)?;
+    if let Some(first) = reports.iter().find(|report| report.state == "finished") {
+        let (model, adapter) = (
+            render::shell_word(&jobs.file.model),
+            render::shell_word(&first.adapter),
+        );
+        output.next(&[
+            format!("spotmux generate --model {model} --adapter {adapter} 'Your prompt'"),
+            format!("spotmux adapter inspect {adapter}"),
+        ]);
+    }
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! What the demo shows at the end: a table, the answers, and memory against separate processes.
+
+use std::fmt::Write as _;
+
+use gpu_actor::train::memory::Estimate;
+use serde::Serialize;
+
+use crate::demo_kit::Probe;
+use crate::exit::Failure;
+use crate::render::{self, Align, Output, Table};
+use crate::training::report::{self, JobReport};
+use crate::training::run::Run;
+
+/// Characters of an answer that are shown.
+const SHOWN: usize = 150;
+
+/// Answers in the order of the probes.
+#[derive(Clone, Debug)]
+pub(crate) struct Answers {
+    /// Of the bare model.
+    pub(crate) before: Vec<String>,
+    /// With each job's adapter.
+    pub(crate) after: Vec<String>,
+}
+
+/// What a program is told.
+#[derive(Debug, Serialize)]
+struct Told {
+    event: &'static str,
+    tiny_model: bool,
+    seconds: f64,
+    training_seconds: f64,
+    tokens_per_second: f64,
+    peak_resident_bytes: Option<u64>,
+    separate_processes_bytes: u64,
+    jobs: Vec<ToldJob>,
+}
+
+#[derive(Debug, Serialize)]
+struct ToldJob {
+    #[serde(flatten)]
+    report: JobReport,
+    loss_falls_by: Option<f64>,
+    tokens_per_second: f64,
+    question: String,
+    before: String,
+    after: String,
+}
+
+/// Shows the outcome.
+///
+/// # Errors
+/// When standard output is closed.
+pub(crate) fn show(
+    run: &Run,
+    answers: &Answers,
+    estimate: &Estimate,
+    peak: Option<u64>,
+    seconds: f64,
+    other_model: Option<&str>,
+    output: &Output,
+) -> Result<(), Failure> {
+    let jobs: Vec<ToldJob> = report::of(run)
+        .into_iter()
+        .zip(Probe::all())
+        .zip(answers.before.iter().zip(&answers.after))
+        .map(|((report, probe), (before, after))| ToldJob {
+            loss_falls_by: fall(report.fall()),
+            tokens_per_second: report.tokens as f64 / run.seconds.max(1e-9),
+            question: probe.ask,
+            before: before.clone(),
+            after: after.clone(),
+            report,
+        })
+        .collect();
+    let told = Told {
+        event: "demo",
+        tiny_model: other_model.is_some_and(|model| model.ends_with("tiny-model")),
+        seconds,
+        training_seconds: run.seconds,
+        tokens_per_second: run.rate,
+        peak_resident_bytes: peak,
+        separate_processes_bytes: separate(estimate, jobs.len() as u64),
+        jobs,
+    };
+    Ok(output.result(&told, &text(&told))?)
+}
+
+/// Memory of one process a job: each has its own program and pass, mapped weights are shared by the system.
+fn separate(estimate: &Estimate, jobs: u64) -> u64 {
+    const PROGRAM: u64 = 64 << 20;
+    estimate.backbone + jobs * (estimate.tape + estimate.buffers + PROGRAM) + estimate.adapters
+}
+
+fn fall([first, last]: [Option<f64>; 2]) -> Option<f64> {
+    Some(1.0 - last? / first?)
+}
+
+fn text(told: &Told) -> String {
+    let (l, r) = (Align::Left, Align::Right);
+    let heads = [
+        ("job", l),
+        ("method", l),
+        ("steps", r),
+        ("tokens", r),
+        ("held-out loss", r),
+        ("falls by", r),
+        ("tok/s", r),
+        ("adapter", r),
+    ];
+    let mut table = Table::new(&heads);
+    for job in &told.jobs {
+        table.row([
+            job.report.job.clone(),
+            job.report.method.clone(),
+            job.report.steps.to_string(),
+            render::count(job.report.tokens),
+            report::arrow(job.report.fall()),
+            job.loss_falls_by
+                .map_or_else(|| "-".into(), |fall| format!("{:.0} %", 100.0 * fall)),
+            format!("{:.0}", job.tokens_per_second),
+            render::bytes(job.report.adapter_bytes),
+        ]);
+    }
+    let mut text = table.text();
+    for job in &told.jobs {
+        let _ = write!(
+            text,
+            "\n{} ({})\n  asked   {}\n  before  {}\n  after   {}\n",
+            job.report.job,
+            job.report.method,
+            one_line(&job.question),
+            one_line(&job.before),
+            one_line(&job.after)
+        );
+    }
+    let count = told.jobs.len();
+    let _ = writeln!(
+        text,
+        "\nspeed   {:.0} tokens/s over all jobs, {:.0} s of training, {:.0} s in all",
+        told.tokens_per_second, told.training_seconds, told.seconds
+    );
+    if let Some(peak) = told.peak_resident_bytes {
+        let _ = writeln!(
+            text,
+            "memory  {} at most in this process; {count} separate ones would need about {}",
+            render::bytes(peak),
+            render::bytes(told.separate_processes_bytes)
+        );
+    }
+    text
+}
+
+/// The beginning of a text on one line.
+fn one_line(text: &str) -> String {
+    let flat = text.trim().replace('\n', " / ");
+    if flat.is_empty() {
+        return "(nothing)".into();
+    }
+    if flat.chars().count() <= SHOWN {
+        return flat;
+    }
+    let start: String = flat.chars().take(SHOWN).collect();
+    format!("{start} ...")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_fits_on_a_line() {
+        assert_eq!(one_line(" a\nb \n"), "a / b");
+        assert_eq!(one_line(""), "(nothing)");
+        assert_eq!(one_line(&"é".repeat(200)).chars().count(), SHOWN + 4);
+    }
+
+    #[test]
+    fn a_fall_is_a_share() {
+        assert_eq!(fall([Some(2.0), Some(0.5)]), Some(0.75));
+        assert_eq!(fall([None, Some(0.5)]), None);
+    }
+}

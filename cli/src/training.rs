@@ -1,0 +1,21 @@
+//! Training a file of jobs: read, prepared, predicted, run, kept. `train` and `demo` share it.
+//!
+//! | file | one line |
+//! | --- | --- |
+//! | `job_file` | the file of jobs and what the command line changes in it |
+//! | `prepare` | each job with its data, values and earlier state, or everything that is wrong |
+//! | `memory` | what the run will need, against what there is |
+//! | `method` | methods in a few words |
+//! | `run` | the loop: rounds, events, saves |
+//! | `keep` | what stays on disk: metrics, checkpoints, adapters |
+//! | `board` | progress of all jobs |
+//! | `report` | what came of it |
+
+pub(crate) mod board;
+pub(crate) mod job_file;
+pub(crate) mod keep;
+pub(crate) mod memory;
+pub(crate) mod method;
+pub(crate) mod prepare;
+pub(crate) mod report;
+pub(crate) mod run;

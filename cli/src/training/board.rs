@@ -1,0 +1,194 @@
+//! Progress of all jobs: a bar for each where a person watches, plain lines elsewhere, nothing for programs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gpu_actor::train::event::{Ending, Event};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use shared::ids::JobName;
+
+use super::method;
+use super::prepare::Prepared;
+use crate::clock::Stopwatch;
+use crate::render::Output;
+
+/// More jobs than this share one bar.
+const MOST_BARS: usize = 16;
+/// Plain lines a job prints over its steps.
+const LINES: u64 = 8;
+
+/// What is shown of a running file of jobs.
+#[derive(Debug)]
+pub(crate) struct Board {
+    talks: bool,
+    bars: Option<MultiProgress>,
+    jobs: BTreeMap<JobName, Shown>,
+    all: Option<ProgressBar>,
+    clock: Stopwatch,
+    tokens: u64,
+}
+
+#[derive(Debug)]
+struct Shown {
+    bar: Option<ProgressBar>,
+    label: String,
+    eval: Option<f64>,
+    lines_said: u64,
+}
+
+impl Board {
+    /// A board for these jobs.
+    pub(crate) fn new(output: &Output, jobs: &[Prepared]) -> Self {
+        let mut board = Self {
+            talks: output.talks(),
+            bars: output
+                .watched()
+                .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr())),
+            jobs: BTreeMap::new(),
+            all: None,
+            clock: Stopwatch::start(),
+            tokens: 0,
+        };
+        let width = jobs.iter().map(|job| job.name().len()).max().unwrap_or(0);
+        let running: Vec<&Prepared> = jobs.iter().filter(|job| !job.done).collect();
+        let alone = running.len() <= MOST_BARS;
+        for job in &running {
+            let label = format!(
+                "{:width$}  {:18}",
+                job.name(),
+                method::describe(&job.spec().adapter)
+            );
+            let bar = board
+                .bars
+                .as_ref()
+                .filter(|_| alone)
+                .map(|bars| bars.add(bar(job.total, job.steps_taken())));
+            if let Some(bar) = &bar {
+                bar.set_message(label.clone());
+            }
+            let shown = Shown {
+                bar,
+                label,
+                eval: None,
+                lines_said: 0,
+            };
+            board.jobs.insert(job.spec().name.clone(), shown);
+        }
+        let total: u64 = running.iter().map(|job| job.total).sum();
+        let taken: u64 = running.iter().map(|job| job.steps_taken()).sum();
+        board.all = board.bars.as_ref().map(|bars| {
+            let all = bars.add(bar(total, taken));
+            all.set_message(format!("{:width$}  {:18}", "all", ""));
+            all.enable_steady_tick(Duration::from_millis(250));
+            all
+        });
+        board
+    }
+
+    /// Shows what happened.
+    pub(crate) fn show(&mut self, event: &Event) {
+        if let Event::Step { tokens, .. } = event {
+            self.tokens += tokens;
+            if let Some(all) = &self.all {
+                all.inc(1);
+                all.set_prefix(format!(
+                    "{:.0} tok/s",
+                    self.tokens as f64 / self.clock.seconds().max(1e-9)
+                ));
+            }
+        }
+        let Some(shown) = self.jobs.get_mut(event.job()) else {
+            return;
+        };
+        let line = shown.note(event);
+        if let (Some(line), true) = (line, self.talks) {
+            match &self.bars {
+                Some(bars) => drop(bars.println(line)),
+                None => eprintln!("{line}"),
+            }
+        }
+    }
+
+    /// Tokens per second so far.
+    pub(crate) fn rate(&self) -> f64 {
+        self.tokens as f64 / self.clock.seconds().max(1e-9)
+    }
+
+    /// Takes the bars away.
+    pub(crate) fn clear(&self) {
+        if let Some(bars) = &self.bars {
+            // Nothing depends on whether the terminal obeys.
+            let _ = bars.clear();
+        }
+    }
+}
+
+impl Shown {
+    /// Takes in an event; gives a line to say, if there is one.
+    fn note(&mut self, event: &Event) -> Option<String> {
+        match event {
+            Event::Step {
+                step, total, loss, ..
+            } => {
+                let eval = self
+                    .eval
+                    .map(|eval| format!("  held-out {eval:.3}"))
+                    .unwrap_or_default();
+                if let Some(bar) = &self.bar {
+                    bar.set_position(*step);
+                    bar.set_prefix(format!("loss {loss:.3}{eval}"));
+                    return None;
+                }
+                let due = step * LINES / total.max(&1);
+                if due <= self.lines_said && step != total {
+                    return None;
+                }
+                self.lines_said = due;
+                Some(format!(
+                    "{}  step {step}/{total}  loss {loss:.3}{eval}",
+                    self.label
+                ))
+            }
+            Event::Evaluation { loss, .. } => {
+                self.eval = Some(*loss);
+                None
+            }
+            Event::Quarantined { step, reason, .. } => {
+                self.end();
+                Some(format!(
+                    "{}  set aside at step {step}: {reason}",
+                    self.label
+                ))
+            }
+            Event::Finished { step, why, .. } => {
+                self.end();
+                match why {
+                    Ending::Complete => None,
+                    Ending::EarlyStopping => Some(format!(
+                        "{}  stopped early at step {step}: the held-out loss no longer falls",
+                        self.label
+                    )),
+                }
+            }
+            Event::CheckpointDue { .. } => None,
+        }
+    }
+
+    fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.abandon();
+        }
+    }
+}
+
+fn bar(total: u64, taken: u64) -> ProgressBar {
+    const TEMPLATE: &str = "{msg} [{bar:24}] {pos:>4}/{len:4} {prefix}";
+    let style = ProgressStyle::with_template(TEMPLATE)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ");
+    // The bar is hidden until it joins the others.
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
+    bar.set_style(style);
+    bar.set_position(taken);
+    bar
+}

@@ -1,0 +1,139 @@
+//! What a run will need of memory, before it starts, against what there is.
+
+use gpu_actor::train::memory::{self, Estimate};
+use shared::job::BackboneFormat;
+use shared::model::ModelShape;
+
+use super::prepare::Prepared;
+use crate::backbone::Backbone;
+use crate::exit::{Exit, Failure};
+use crate::machine::{self, Available};
+use crate::render;
+
+/// The program itself: code, tokenizer, token rows, thread stacks.
+const PROGRAM: u64 = 64 << 20;
+
+/// Predicts a run of the jobs that are not done.
+pub(crate) fn predict(backbone: &Backbone, jobs: &[Prepared], tokens_per_pass: usize) -> Estimate {
+    let active = || jobs.iter().filter(|job| !job.done);
+    let pairs: Vec<_> = active()
+        .map(|job| (job.spec(), job.ready.layout.as_ref()))
+        .collect();
+    let longest = active().map(Prepared::longest_row).max().unwrap_or(0);
+    memory::predict(
+        &backbone.model.shape,
+        backbone.weight_bytes(),
+        &pairs,
+        tokens_per_pass,
+        longest,
+    )
+}
+
+/// Refuses a model whose weights alone would not fit, before they are converted.
+///
+/// # Errors
+/// [`Exit::WouldNotFit`] with the numbers.
+pub(crate) fn check_weights(shape: &ModelShape, format: BackboneFormat) -> Result<(), Failure> {
+    let bytes = match format {
+        // Mapped from the file: the system takes pages in and out.
+        BackboneFormat::AsShipped => return Ok(()),
+        BackboneFormat::F32 => shape.parameters() * 4,
+        BackboneFormat::Bf16 => shape.parameters() * 2,
+    };
+    match machine::available() {
+        Some(available) if bytes > available.bytes => Err(weights_too_large(bytes, &available)),
+        _ => Ok(()),
+    }
+}
+
+fn weights_too_large(bytes: u64, available: &Available) -> Failure {
+    let message = format!(
+        "the backbone needs {} in this format, {} are available ({})",
+        render::bytes(bytes),
+        render::bytes(available.bytes),
+        available.bound
+    );
+    Failure::new(Exit::WouldNotFit, message)
+        .hint("set engine.backbone = \"as-shipped\": weights are then used as they lie in the file")
+}
+
+/// Refuses a run that would not fit.
+///
+/// # Errors
+/// [`Exit::WouldNotFit`] with the numbers and what to change.
+pub(crate) fn check(estimate: &Estimate, tokens_per_pass: usize) -> Result<(), Failure> {
+    let Some(mut available) = machine::available() else {
+        return Ok(());
+    };
+    // What this process holds by now is part of the estimate.
+    available.bytes += machine::memory().map_or(0, |memory| memory.anonymous);
+    judge(estimate, tokens_per_pass, &available)
+}
+
+fn judge(
+    estimate: &Estimate,
+    tokens_per_pass: usize,
+    available: &Available,
+) -> Result<(), Failure> {
+    let needed = estimate.total() + PROGRAM;
+    if needed <= available.bytes {
+        return Ok(());
+    }
+    let pass = estimate.tape + estimate.buffers;
+    let message = format!(
+        "the run needs about {} (backbone {}, a pass {}, jobs {}), {} are available ({})",
+        render::bytes(needed),
+        render::bytes(estimate.backbone),
+        render::bytes(pass),
+        render::bytes(estimate.adapters),
+        render::bytes(available.bytes),
+        available.bound
+    );
+    let failure = Failure::new(Exit::WouldNotFit, message);
+    Err(if pass > estimate.adapters {
+        failure
+            .hint(format!(
+                "lower engine.tokens_per_pass (now {tokens_per_pass}): it changes no result"
+            ))
+            .hint("a sample longer than that gets a pass of its own: lower data.max_length")
+    } else {
+        failure.hint("lower the ranks, or train the jobs in two files, one after the other")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_told_with_its_numbers() {
+        let available = Available {
+            bytes: 1 << 30,
+            bound: "limit of the control group",
+        };
+        let small = Estimate {
+            backbone: 100 << 20,
+            ..Estimate::default()
+        };
+        assert!(judge(&small, 512, &available).is_ok());
+        let wide = Estimate {
+            tape: 2 << 30,
+            ..small
+        };
+        let failure = judge(&wide, 512, &available).unwrap_err();
+        assert_eq!(failure.exit, Exit::WouldNotFit);
+        let text = failure.message();
+        assert!(
+            text.contains("a pass 2.0 GiB") && text.contains("1.0 GiB are available"),
+            "{text}"
+        );
+        assert!(failure.hints[0].contains("tokens_per_pass (now 512)"));
+        let many = Estimate {
+            adapters: 2 << 30,
+            ..small
+        };
+        assert!(judge(&many, 512, &available).unwrap_err().hints[0].contains("ranks"));
+    }
+}
