@@ -1,13 +1,15 @@
 //! Compares the backbone products with the `gemm` crate, in turn within one run.
 //!
-//! `cargo run --release -p kernels --example products [-- THREADS [ROWS ...]]` prints GFLOP/s of both and their ratio
+//! `cargo run --release -p kernels --example products [-- [avx512|avx2|portable] THREADS [ROWS ...]]` prints GFLOP/s of both and their ratio
 //! (above 1: ours is faster) for forward `x W^T` and backward `dy W`. The peer multiplies numbers in memory; ours reads
-//! the stored format. Each figure is the best of a few repeats, which survives a busy machine.
+//! the stored format. Rates are per second of processor time times the threads, so that other work on the machine
+//! disturbs them little; idle threads are not seen.
 
+use std::fs;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use kernels::cpu::Cpu;
+use kernels::cpu::{Cpu, Isa};
 use kernels::ops::linear;
 use kernels::weight::{Format, Weight};
 
@@ -23,16 +25,18 @@ const SHAPES: [(usize, usize); 5] = [
 const FORMATS: [Format; 3] = [Format::F32, Format::Bf16, Format::Q4_1];
 
 fn main() {
-    let arguments: Vec<usize> = std::env::args()
-        .skip(1)
-        .filter_map(|text| text.parse().ok())
-        .collect();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<usize> = words.iter().filter_map(|text| text.parse().ok()).collect();
+    let sets = Isa::available();
+    let named = sets
+        .iter()
+        .find(|isa| words.iter().any(|word| word == isa.name()));
     let threads = arguments.first().copied().unwrap_or(1);
     let rows = match arguments.get(1..) {
         Some(rows) if !rows.is_empty() => rows.to_vec(),
         _ => vec![64, 256, 512, 768],
     };
-    let cpu = Cpu::new(threads).expect("threads start");
+    let cpu = Cpu::with_isa(threads, *named.unwrap_or(&sets[0])).expect("threads start");
     println!(
         "{} threads, {}; GFLOP/s ours (ratio to gemm)",
         threads,
@@ -62,25 +66,23 @@ fn compare(cpu: &Cpu, rows: usize, weights: &[Weight; 3], forward: bool) {
     let mut y = vec![0.0; rows * to];
     let plain = weights[0].to_f32();
     let flops = 2 * rows * inputs * outputs;
-    let mut times: [Vec<Duration>; 4] = Default::default();
-    let repeats = (4_000_000_000 / flops).clamp(5, 200);
-    for _ in 0..repeats {
-        times[0].push(timed(|| {
-            peer(cpu, rows, from, to, &x, &plain, forward, &mut y)
-        }));
-        for (weight, times) in weights.iter().zip(&mut times[1..]) {
-            times.push(timed(|| match forward {
+    let mut times = [Duration::ZERO; 4];
+    // Long enough for the coarse clock of the kernel, short enough for all four to see the same neighbours.
+    let calls = (2_000_000_000 / flops).clamp(1, 500);
+    let rounds = 8;
+    for _ in 0..rounds {
+        let mut peer = || peer(cpu, rows, from, to, &x, &plain, forward, &mut y);
+        times[0] += timed(calls, &mut peer);
+        for (weight, time) in weights.iter().zip(&mut times[1..]) {
+            *time += timed(calls, &mut || match forward {
                 true => linear::forward(cpu, &x, weight, &mut y),
                 false => linear::backward(cpu, &x, weight, &mut y, false),
-            }));
+            });
         }
     }
-    let rates = times.map(|times| {
-        let best = times.iter().min().expect("a repeat");
-        #[expect(clippy::cast_precision_loss, reason = "a rate to print")]
-        let flops = flops as f64;
-        flops / best.as_secs_f64() / 1e9
-    });
+    #[expect(clippy::cast_precision_loss, reason = "a rate to print")]
+    let work = (flops * calls * rounds * cpu.threads()) as f64;
+    let rates = times.map(|time| work / time.as_secs_f64() / 1e9);
     let ours = |i: usize| format!("{:.1} ({:.2})", rates[i], rates[i] / rates[0]);
     let way = if forward { "forward" } else { "backward" };
     println!(
@@ -95,11 +97,25 @@ fn compare(cpu: &Cpu, rows: usize, weights: &[Weight; 3], forward: bool) {
     );
 }
 
-#[expect(clippy::disallowed_methods, reason = "measures")]
-fn timed(work: impl FnOnce()) -> Duration {
-    let start = Instant::now();
-    work();
-    start.elapsed()
+/// Returns the processor time of some calls, over all threads.
+fn timed(calls: usize, work: &mut impl FnMut()) -> Duration {
+    let start = processor_time();
+    (0..calls).for_each(|_| work());
+    processor_time() - start
+}
+
+/// Returns the time that all threads of this process have run, as Linux tells it.
+fn processor_time() -> Duration {
+    let tasks = fs::read_dir("/proc/self/task").expect("Linux");
+    let nanoseconds = tasks.map(|task| {
+        let path = task.expect("a thread").path().join("schedstat");
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.split(' ')
+            .next()
+            .and_then(|first| first.parse::<u64>().ok())
+            .unwrap_or(0)
+    });
+    Duration::from_nanos(nanoseconds.sum())
 }
 
 #[expect(clippy::too_many_arguments, reason = "the shape of a product")]

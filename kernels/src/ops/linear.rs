@@ -163,3 +163,98 @@ fn rows_of(slice: &[f32], width: usize, name: &str) -> usize {
 
 #[cfg(test)]
 mod tests;
+
+/// experiment
+pub fn experiment(m: usize, inputs: usize, outputs: usize) {
+    use std::time::Instant;
+    let cpu = Cpu::new(1).unwrap();
+    let x = vec![0.5f32; m * inputs];
+    let w = Weight::from_f32(outputs, inputs, vec![0.25; inputs * outputs]);
+    let b = w.convert(crate::weight::Format::Bf16).unwrap();
+    let mut y = vec![0.0; m * outputs];
+    let mut packed: Vec<(Range<usize>, Range<usize>, Vec<f32>)> = vec![];
+    for (_, columns) in groups(&cpu, &[outputs]) {
+        for depth in depths(inputs) {
+            let mut p = vec![0.0; depth.len() * columns.len().next_multiple_of(PANEL)];
+            expand::transposed(cpu.isa(), &w, columns.clone(), depth.clone(), &mut p);
+            packed.push((columns.clone(), depth, p));
+        }
+    }
+    let mut best = [f64::MAX; 4];
+    for _ in 0..300 {
+        let t = Instant::now();
+        forward(&cpu, &x, &w, &mut y);
+        best[0] = best[0].min(t.elapsed().as_secs_f64());
+        let t = Instant::now();
+        forward(&cpu, &x, &b, &mut y);
+        best[1] = best[1].min(t.elapsed().as_secs_f64());
+        let t = Instant::now();
+        {
+            let shared = DisjointMut::matrix(&mut y, outputs);
+            for (c, d, p) in &packed {
+                micro::panels(
+                    cpu.isa(),
+                    d.len(),
+                    left(&x, inputs, d),
+                    p,
+                    &mut shared.tile(0..m, c.clone()),
+                    d.start > 0,
+                );
+            }
+        }
+        best[2] = best[2].min(t.elapsed().as_secs_f64());
+        let t = Instant::now();
+        {
+            let shared = DisjointMut::matrix(&mut y, outputs);
+            // packed left rows
+            let mut ap = vec![0.0f32; m * inputs];
+            for d in depths(inputs) {
+                let a = &mut ap[m * d.start..m * d.end];
+                let cuts = m.div_ceil(12);
+                let mut strips = vec![];
+                for cut in 0..cuts {
+                    let r = m * cut / cuts..m * (cut + 1) / cuts;
+                    let to = &mut a[r.start * d.len()..r.end * d.len()];
+                    crate::cpu::transpose::transpose(
+                        cpu.isa(),
+                        r.len(),
+                        d.len(),
+                        &x[r.start * inputs + d.start..],
+                        inputs,
+                        to,
+                        r.len(),
+                    );
+                    strips.push(r);
+                }
+                for (c, dd, p) in packed.iter().filter(|p| p.1 == d) {
+                    for r in &strips {
+                        let s = Strided {
+                            slice: &a[r.start * d.len()..r.end * d.len()],
+                            row: 1,
+                            column: r.len(),
+                        };
+                        micro::panels(
+                            cpu.isa(),
+                            d.len(),
+                            s,
+                            p,
+                            &mut shared.tile(r.clone(), c.clone()),
+                            dd.start > 0,
+                        );
+                    }
+                }
+            }
+        }
+        best[3] = best[3].min(t.elapsed().as_secs_f64());
+    }
+    let g = best.map(|t| 2.0 * (m * inputs * outputs) as f64 / t / 1e9);
+    println!(
+        "{m} {inputs} {outputs}: f32 {:.1} bf16 {:.1} prepacked {:.1} ({:.3}) packed rows {:.1} ({:.3})",
+        g[0],
+        g[1],
+        g[2],
+        g[2] / g[0],
+        g[3],
+        g[3] / g[2]
+    );
+}

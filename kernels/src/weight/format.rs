@@ -119,13 +119,17 @@ impl Work for Decode<'_> {
 #[inline(always)]
 pub(crate) fn decode<S: Storage>(bytes: &[u8], out: &mut [f32]) {
     let (runs, rest) = out.as_chunks_mut::<BLOCK>();
-    let (stored, stored_rest) = bytes.split_at(runs.len() * S::BYTES);
-    for (run, stored) in runs.iter_mut().zip(stored.chunks_exact(S::BYTES)) {
+    let mut bytes = bytes;
+    for run in runs {
+        // This split may panic, which keeps the compiler from making vectors across runs (by slow gathers) instead of
+        // inside a run.
+        let (stored, after) = bytes.split_at(S::BYTES);
         S::run(stored, run);
+        bytes = after;
     }
     if !rest.is_empty() {
         let (mut padded, mut run) = ([0; BLOCK * 4], [0.0; BLOCK]);
-        padded[..stored_rest.len()].copy_from_slice(stored_rest);
+        padded[..bytes.len()].copy_from_slice(bytes);
         S::run(&padded[..S::BYTES], &mut run);
         rest.copy_from_slice(&run[..rest.len()]);
     }
@@ -190,9 +194,13 @@ impl Storage for Q4_0 {
     fn run(bytes: &[u8], out: &mut [f32; BLOCK]) {
         let scale = half([bytes[0], bytes[1]]);
         let nibbles = &bytes[2..18];
+        // One loop for each half: the compiler turns neighbours into vectors.
+        let (low, high) = out.split_at_mut(16);
         for i in 0..16 {
-            out[i] = scale * (f32::from(nibbles[i] & 15) - 8.0);
-            out[i + 16] = scale * (f32::from(nibbles[i] >> 4) - 8.0);
+            low[i] = scale * (f32::from(nibbles[i] & 15) - 8.0);
+        }
+        for i in 0..16 {
+            high[i] = scale * (f32::from(nibbles[i] >> 4) - 8.0);
         }
     }
 }
@@ -205,9 +213,12 @@ impl Storage for Q4_1 {
         let scale = half([bytes[0], bytes[1]]);
         let minimum = half([bytes[2], bytes[3]]);
         let nibbles = &bytes[4..20];
+        let (low, high) = out.split_at_mut(16);
         for i in 0..16 {
-            out[i] = scale.mul_add(f32::from(nibbles[i] & 15), minimum);
-            out[i + 16] = scale.mul_add(f32::from(nibbles[i] >> 4), minimum);
+            low[i] = scale.mul_add(f32::from(nibbles[i] & 15), minimum);
+        }
+        for i in 0..16 {
+            high[i] = scale.mul_add(f32::from(nibbles[i] >> 4), minimum);
         }
     }
 }
