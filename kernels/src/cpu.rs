@@ -7,14 +7,20 @@ use rayon::ThreadPool;
 use rayon::ThreadPoolBuilder;
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 
+pub(crate) mod angle;
+pub(crate) mod attention;
 pub(crate) mod block_sum;
 pub(crate) mod disjoint;
+pub(crate) mod elementwise;
 pub(crate) mod expand;
 pub mod isa;
 pub(crate) mod math;
 pub(crate) mod micro;
+pub(crate) mod rms_norm;
+pub(crate) mod rope;
 pub(crate) mod rows;
 pub(crate) mod scratch;
+pub(crate) mod swiglu;
 pub(crate) mod transpose;
 
 pub use isa::Isa;

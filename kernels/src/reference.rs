@@ -3,8 +3,11 @@
 pub mod attention;
 pub mod block_sum;
 pub mod dora;
+pub mod elementwise;
 pub mod linear;
 pub mod optimizer;
 pub mod rms_norm;
+pub mod rope;
 pub mod sparse;
+pub mod swiglu;
 pub mod thin;

@@ -13,18 +13,14 @@
 use std::ops::Range;
 
 use crate::cpu::Cpu;
+use crate::cpu::attention::{self as fast, Group, Saved, Targets, Task};
 use crate::cpu::disjoint::DisjointMut;
 
-mod backward;
-mod forward;
-mod head;
 #[cfg(test)]
 mod tests;
 
-use head::Head;
-
 /// Rows of a query or key tile.
-pub const TILE: usize = 64;
+pub const TILE: usize = fast::TILE;
 
 /// Numbers and widths of heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +42,6 @@ impl Heads {
 
     fn kv_width(&self) -> usize {
         self.kv_heads * self.head_dim
-    }
-
-    fn group(&self) -> usize {
-        self.heads / self.kv_heads
     }
 }
 
@@ -105,19 +97,54 @@ fn check(heads: &Heads, sequences: &[Sequence<'_>], rows: usize) {
     assert!(heads.window != Some(0), "a window of 0 tokens sees nothing");
     let kv = heads.kv_width();
     for sequence in sequences {
-        assert!(sequence.rows.start <= sequence.rows.end, "rows {:?}", sequence.rows);
-        assert!(sequence.rows.end <= rows, "rows {:?} of {rows}", sequence.rows);
+        assert!(
+            sequence.rows.start <= sequence.rows.end,
+            "rows {:?}",
+            sequence.rows
+        );
+        assert!(
+            sequence.rows.end <= rows,
+            "rows {:?} of {rows}",
+            sequence.rows
+        );
         let keys = sequence.start + sequence.rows.len();
         assert_eq!(sequence.keys.len(), keys * kv, "keys of a sequence");
         assert_eq!(sequence.values.len(), keys * kv, "values of a sequence");
         if let Some(prefix) = &sequence.prefix {
-            assert_eq!(prefix.keys.len(), prefix.values.len(), "keys and values of a prefix");
+            assert_eq!(
+                prefix.keys.len(),
+                prefix.values.len(),
+                "keys and values of a prefix"
+            );
             assert!(prefix.keys.len().is_multiple_of(kv), "keys of a prefix");
         }
     }
 }
 
-/// `out` `(rows, heads * head_dim)` and `log_sum_exp` `(rows, heads)` from `q` `(rows, heads * head_dim)`.
+/// Lists the groups of a call: one for each key head of each sequence that has rows.
+fn groups<'a>(cpu: &Cpu, heads: Heads, sequences: &'a [Sequence<'a>]) -> Vec<Task<'a>> {
+    let mut list = Vec::with_capacity(sequences.len() * heads.kv_heads);
+    for (index, sequence) in sequences.iter().enumerate() {
+        if sequence.rows.is_empty() {
+            continue;
+        }
+        for kv_head in 0..heads.kv_heads {
+            let isa = cpu.isa();
+            let group = Group {
+                isa,
+                heads,
+                sequence,
+                kv_head,
+            };
+            list.push(Task::whole(group, index));
+        }
+    }
+    list
+}
+
+/// Computes `out (rows, heads * head_dim)` and `log_sum_exp (rows, heads)` from `q (rows, heads * head_dim)`.
+///
+/// Rows that belong to no sequence are left as they are.
 ///
 /// # Panics
 /// When shapes do not fit or two sequences share rows.
@@ -135,26 +162,23 @@ pub fn forward(
     assert_eq!(out.len(), q.len(), "outputs");
     let out = DisjointMut::matrix(out, heads.width());
     let sums = DisjointMut::matrix(log_sum_exp, heads.heads);
-    cpu.for_each(sequences.len() * heads.kv_heads, |task| {
-        let sequence = &sequences[task / heads.kv_heads];
-        let kv_head = task % heads.kv_heads;
-        if sequence.rows.is_empty() {
-            return;
-        }
-        let group = kv_head * heads.group()..(kv_head + 1) * heads.group();
-        let columns = group.start * heads.head_dim..group.end * heads.head_dim;
-        let mut out = out.tile(sequence.rows.clone(), columns);
-        let mut sums = sums.tile(sequence.rows.clone(), group);
-        let head = Head::new(cpu.isa(), heads, sequence, kv_head, false);
-        forward::group(&head, q, &mut out, &mut sums);
+    let groups = groups(cpu, heads, sequences);
+    let tasks = groups.iter().flat_map(Task::by_queries).collect();
+    fast::run(cpu, tasks, |task| {
+        fast::forward(&task.group, task.tiles.clone(), q, &out, &sums);
     });
 }
 
-/// Gradients of queries `(rows, heads * head_dim)`, overwritten, and of keys, values and prefixes.
+/// Computes the gradients of queries `(rows, heads * head_dim)`, overwritten, and of keys, values and prefixes.
+///
+/// Rows that belong to no sequence are left as they are.
 ///
 /// # Panics
 /// When shapes do not fit, two sequences share rows, or a sequence does not start at a multiple of [`TILE`].
-#[expect(clippy::too_many_arguments, reason = "a reverse needs what forward saw")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a reverse needs what forward saw"
+)]
 pub fn backward(
     cpu: &Cpu,
     heads: Heads,
@@ -168,27 +192,61 @@ pub fn backward(
 ) {
     let rows = log_sum_exp.len() / heads.heads;
     check(&heads, sequences, rows);
-    for values in [q.len(), out.len(), d_out.len(), dq.len()] {
-        assert_eq!(values, rows * heads.width(), "queries, outputs and their gradients");
+    for len in [q.len(), out.len(), d_out.len(), dq.len()] {
+        assert_eq!(len, rows * heads.width(), "queries, outputs or gradients");
     }
     assert_eq!(sequences.len(), gradients.len(), "one gradient a sequence");
-    let dq = DisjointMut::matrix(dq, heads.width());
-    let targets: Vec<_> = sequences
+    let targets: Vec<Targets<'_>> = sequences
         .iter()
         .zip(gradients)
-        .map(|(sequence, gradient)| backward::Targets::new(&heads, sequence, gradient))
+        .map(|(sequence, gradient)| targets(&heads, sequence, gradient))
         .collect();
-    let saved = backward::Saved { q, out, log_sum_exp, d_out };
-    cpu.for_each(sequences.len() * heads.kv_heads, |task| {
-        let (index, kv_head) = (task / heads.kv_heads, task % heads.kv_heads);
-        let sequence = &sequences[index];
-        if sequence.rows.is_empty() {
-            return;
-        }
-        let first = kv_head * heads.group() * heads.head_dim;
-        let columns = first..first + heads.group() * heads.head_dim;
-        let mut dq = dq.tile(sequence.rows.clone(), columns);
-        let head = Head::new(cpu.isa(), heads, sequence, kv_head, true);
-        backward::group(&head, &saved, &targets[index], &mut dq);
+    let saved = Saved {
+        q,
+        out,
+        log_sum_exp,
+        d_out,
+    };
+    let dq = DisjointMut::matrix(dq, heads.width());
+    let groups = groups(cpu, heads, sequences);
+    let (total, threads) = (Task::total(&groups), cpu.threads());
+    let tasks = groups.iter().flat_map(|group| group.split(total, threads));
+    fast::run(cpu, tasks.collect(), |task| {
+        fast::backward(task, &saved, &targets[task.sequence], &dq);
     });
+}
+
+/// Checks the shapes of one sequence's gradients and shares them among tasks.
+fn targets<'a>(
+    heads: &Heads,
+    sequence: &Sequence<'_>,
+    gradient: &'a mut SequenceGradient<'_>,
+) -> Targets<'a> {
+    let kv = heads.kv_width();
+    assert!(
+        sequence.start.is_multiple_of(TILE),
+        "backward over a chunk that starts at position {}: cut at multiples of {TILE}",
+        sequence.start
+    );
+    let len = sequence.keys.len();
+    assert_eq!(gradient.dkeys.len(), len, "gradient of keys");
+    assert_eq!(gradient.dvalues.len(), len, "gradient of values");
+    let prefix = match (&sequence.prefix, &mut gradient.prefix) {
+        (Some(prefix), Some(gradient)) => {
+            let len = sequence.rows.len().div_ceil(TILE) * prefix.keys.len();
+            assert_eq!(gradient.dkeys.len(), len, "gradient of a prefix's keys");
+            assert_eq!(gradient.dvalues.len(), len, "gradient of a prefix's values");
+            Some((
+                DisjointMut::matrix(&mut *gradient.dkeys, kv),
+                DisjointMut::matrix(&mut *gradient.dvalues, kv),
+            ))
+        }
+        (None, None) => None,
+        _ => panic!("a prefix without a gradient, or a gradient without a prefix"),
+    };
+    Targets {
+        keys: DisjointMut::matrix(&mut *gradient.dkeys, kv),
+        values: DisjointMut::matrix(&mut *gradient.dvalues, kv),
+        prefix,
+    }
 }

@@ -1,16 +1,16 @@
 //! Rotary positions, half-split: of a head, element i and i + head_dim / 2 turn by position * frequency i.
 //!
 //! (u, v) becomes (u cos - v sin, v cos + u sin); the inverse, which is also the reverse of the gradient, turns back.
-//! Cosines and sines are computed in f64 and rounded once.
+//! Cosines and sines are computed in `f64`, the same on every machine, and rounded once.
 
-use crate::cpu::Cpu;
+use crate::cpu::angle::sin_cos;
 use crate::cpu::disjoint::DisjointMut;
-use crate::cpu::isa::isa_dispatch;
+use crate::cpu::{Cpu, rope as fast};
 
-/// Rows a task works on.
-const TASK: usize = 32;
+/// Elements a task works on.
+const TASK: usize = 1 << 14;
 
-/// Cosines and sines by position, made on demand.
+/// Holds cosines and sines by position, made on demand.
 #[derive(Clone, Debug)]
 pub struct RopeTable {
     inverse_frequencies: Vec<f64>,
@@ -19,38 +19,58 @@ pub struct RopeTable {
 }
 
 impl RopeTable {
-    /// A table for these frequencies (head_dim / 2 of them) and so many positions.
+    /// Makes a table for these frequencies (head_dim / 2 of them, in radians a position) and so many positions.
+    ///
+    /// # Panics
+    /// When there is no frequency.
     #[must_use]
     pub fn new(inverse_frequencies: &[f64], positions: usize) -> Self {
+        assert!(!inverse_frequencies.is_empty(), "a head without width");
         let inverse_frequencies = inverse_frequencies.to_vec();
-        let mut table = Self { inverse_frequencies, values: Vec::new() };
+        let values = Vec::new();
+        let mut table = Self {
+            inverse_frequencies,
+            values,
+        };
         table.ensure(positions);
         table
     }
 
-    /// Positions held.
+    /// Returns the number of positions held.
     #[must_use]
     pub fn positions(&self) -> usize {
         self.values.len() / self.head_dim()
     }
 
-    /// Grows to at least so many positions.
-    pub fn ensure(&mut self, positions: usize) {
-        for position in self.positions()..positions {
-            let angles = self.inverse_frequencies.iter().map(|f| position as f64 * f);
-            let (mut cosines, sines): (Vec<f32>, Vec<f32>) =
-                angles.map(|a| (a.cos() as f32, a.sin() as f32)).unzip();
-            cosines.extend(sines);
-            self.values.extend(cosines);
-        }
+    /// Returns the width of the heads that it turns.
+    #[must_use]
+    pub fn head_dim(&self) -> usize {
+        2 * self.inverse_frequencies.len()
     }
 
-    fn head_dim(&self) -> usize {
-        2 * self.inverse_frequencies.len()
+    /// Grows to at least so many positions.
+    pub fn ensure(&mut self, positions: usize) {
+        let held = self.positions();
+        let missing = positions.saturating_sub(held);
+        self.values.reserve(missing * self.head_dim());
+        for position in held..positions {
+            #[expect(clippy::cast_precision_loss, reason = "positions are below 2^53")]
+            let position = position as f64;
+            let angles = self
+                .inverse_frequencies
+                .iter()
+                .map(|f| sin_cos(position * f));
+            #[expect(clippy::cast_possible_truncation, reason = "the one rounding")]
+            let (sines, cosines): (Vec<f32>, Vec<f32>) = angles
+                .map(|(sine, cosine)| (sine as f32, cosine as f32))
+                .unzip();
+            self.values.extend(cosines);
+            self.values.extend(sines);
+        }
     }
 }
 
-/// Turns x `(rows, heads * head_dim)` in place by `positions` `(rows)`, or back when `inverse`.
+/// Turns `x (rows, heads * head_dim)` in place by `positions (rows)`, or back when `inverse`.
 ///
 /// # Panics
 /// When shapes do not fit or a position is not in the table.
@@ -64,42 +84,43 @@ pub fn rotate(
 ) {
     let rows = positions.len();
     if rows == 0 {
+        assert!(x.is_empty(), "{} values in no row", x.len());
         return;
     }
-    assert_eq!(head_dim, table.head_dim(), "frequencies of another head width");
     let width = x.len() / rows;
+    assert_eq!(
+        head_dim,
+        table.head_dim(),
+        "frequencies of another head width"
+    );
     assert!(
-        x.len() == rows * width && width.is_multiple_of(head_dim),
+        x.len() == rows * width && width > 0 && width.is_multiple_of(head_dim),
         "{} values are not {rows} rows of heads of {head_dim}",
         x.len()
     );
+    let last = positions
+        .iter()
+        .fold(0, |most, &position| most.max(position));
+    assert!(
+        (last as usize) < table.positions(),
+        "position {last} is beyond the table of {}: ensure it before",
+        table.positions()
+    );
+    let step = (TASK / width).max(1);
     let x = DisjointMut::matrix(x, width);
-    cpu.for_each(rows.div_ceil(TASK), |task| {
-        let range = task * TASK..((task + 1) * TASK).min(rows);
+    cpu.for_each(rows.div_ceil(step), |task| {
+        let range = task * step..((task + 1) * step).min(rows);
         let mut part = x.rows(range.clone());
-        for (row, &position) in part.chunks_exact_mut(width).zip(&positions[range]) {
-            let angles = &table.values[position as usize * head_dim..][..head_dim];
-            rotate_row(cpu.isa(), row, angles, inverse);
-        }
+        let positions = &positions[range];
+        fast::rotate(
+            cpu.isa(),
+            &mut part,
+            positions,
+            &table.values,
+            head_dim,
+            inverse,
+        );
     });
-}
-
-isa_dispatch! {
-    fn rotate_row(row: &mut [f32], angles: &[f32], inverse: bool) = rotate_body;
-}
-
-#[inline(always)]
-fn rotate_body(row: &mut [f32], angles: &[f32], inverse: bool) {
-    let half = angles.len() / 2;
-    let (cosines, sines) = angles.split_at(half);
-    let sign = if inverse { -1.0f32 } else { 1.0 };
-    for head in row.chunks_exact_mut(angles.len()) {
-        let (left, right) = head.split_at_mut(half);
-        for (((u, v), cosine), sine) in left.iter_mut().zip(right).zip(cosines).zip(sines) {
-            let sine = sign * sine;
-            (*u, *v) = (u.mul_add(*cosine, -(*v * sine)), v.mul_add(*cosine, *u * sine));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -108,36 +129,44 @@ mod tests {
 
     use super::*;
     use crate::cpu::Isa;
+    use crate::reference::rope as reference;
+    use crate::testing::{Operation, assert_close, bits, numbers, wide};
 
     fn frequencies(head_dim: usize) -> Vec<f64> {
-        (0..head_dim / 2).map(|i| 10_000f64.powf(-2.0 * i as f64 / head_dim as f64)).collect()
+        let half = i32::try_from(head_dim / 2).unwrap();
+        (0..half)
+            .map(|i| 10_000f64.powf(-f64::from(i) / f64::from(half)))
+            .collect()
     }
 
     #[test]
-    fn turns_by_the_angle_and_back() {
+    fn turns_like_the_reference_and_back() {
         let cpu = Cpu::new(2).unwrap();
         for head_dim in [2, 8, 64, 80] {
-            let table = RopeTable::new(&frequencies(head_dim), 300);
-            let positions: Vec<u32> = (0..50).map(|i| i * 299 / 49).collect();
-            let before: Vec<f32> =
-                (0..50 * 3 * head_dim).map(|i| ((i * 13 % 101) as f32 - 50.0) * 0.02).collect();
+            let frequencies = frequencies(head_dim);
+            let table = RopeTable::new(&frequencies, 30_000);
+            let positions: Vec<u32> = (0..50).map(|i| i * 29_999 / 49).collect();
+            let before = numbers(50 * 3 * head_dim, 1);
             let mut x = before.clone();
             rotate(&cpu, &table, &positions, &mut x, head_dim, false);
-            let (row, head, i) = (37, 2, head_dim / 2 - 1);
-            let at = (row * 3 + head) * head_dim + i;
-            let angle = f64::from(positions[row]) * frequencies(head_dim)[i];
-            let (u, v) = (f64::from(before[at]), f64::from(before[at + head_dim / 2]));
-            assert!((f64::from(x[at]) - (u * angle.cos() - v * angle.sin())).abs() < 1e-6);
+            let want = reference::rotate(&wide(&before), &positions, &frequencies, 1.0);
+            assert_close(Operation::Rope, "turned", &x, &want);
+            let turned = wide(&x);
             rotate(&cpu, &table, &positions, &mut x, head_dim, true);
-            assert!(x.iter().zip(&before).all(|(a, b)| (a - b).abs() < 1e-5));
+            let want = reference::rotate(&turned, &positions, &frequencies, -1.0);
+            assert_close(Operation::Rope, "turned back", &x, &want);
+            for (x, before) in x.iter().zip(&before) {
+                assert!((x - before).abs() < 3e-7);
+            }
         }
     }
 
     #[test]
     fn a_row_does_not_see_rows_threads_or_instructions() {
-        let table = RopeTable::new(&frequencies(64), 100);
-        let positions: Vec<u32> = (0..77).collect();
-        let before: Vec<f32> = (0..77 * 128).map(|i| ((i * 29 % 211) as f32 - 105.0) * 0.01).collect();
+        let mut table = RopeTable::new(&frequencies(64), 3);
+        table.ensure(1000);
+        let positions: Vec<u32> = (0..300).map(|i| i * 7 % 1000).collect();
+        let before = numbers(300 * 128, 2);
         let mut want = before.clone();
         let plain = Cpu::with_isa(1, Isa::portable()).unwrap();
         rotate(&plain, &table, &positions, &mut want, 64, false);
@@ -145,11 +174,18 @@ mod tests {
             let cpu = Cpu::with_isa(2, isa).unwrap();
             let mut all = before.clone();
             rotate(&cpu, &table, &positions, &mut all, 64, false);
-            let mut one = before[40 * 128..41 * 128].to_vec();
-            rotate(&cpu, &table, &[40], &mut one, 64, false);
-            let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-            assert!(bits(&all) == bits(&want), "{isa:?}");
-            assert!(bits(&one) == bits(&want[40 * 128..41 * 128]), "{isa:?}");
+            assert!(bits(&all) == bits(&want), "{isa}");
+            let cells = 140 * 128..141 * 128;
+            let mut one = before[cells.clone()].to_vec();
+            rotate(&cpu, &table, &positions[140..141], &mut one, 64, false);
+            assert!(bits(&one) == bits(&want[cells]), "{isa}");
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "position 5 is beyond the table of 5")]
+    fn a_position_beyond_the_table_panics() {
+        let table = RopeTable::new(&[1.0], 5);
+        rotate(&Cpu::new(1).unwrap(), &table, &[5], &mut [0.0; 2], 2, false);
     }
 }

@@ -21,9 +21,19 @@ pub fn backward(dy: &[f64], x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
     for (dy, x) in dy.chunks(width).zip(x.chunks(width)) {
         let mean = x.iter().map(|x| x * x).sum::<f64>() / width as f64;
         let root = 1.0 / (mean + eps).sqrt();
-        let along: f64 = dy.iter().zip(weight).zip(x).map(|((d, w), x)| d * w * x).sum();
+        let along: f64 = dy
+            .iter()
+            .zip(weight)
+            .zip(x)
+            .map(|((d, w), x)| d * w * x)
+            .sum();
         let factor = along / width as f64 * root.powi(3);
-        dx.extend(dy.iter().zip(weight).zip(x).map(|((d, w), x)| d * w * root - x * factor));
+        dx.extend(
+            dy.iter()
+                .zip(weight)
+                .zip(x)
+                .map(|((d, w), x)| d * w * root - x * factor),
+        );
     }
     dx
 }

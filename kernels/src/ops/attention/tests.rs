@@ -3,9 +3,13 @@
 use super::*;
 use crate::cpu::Isa;
 use crate::reference::attention::{self as reference, Inputs};
+use crate::testing::{Operation, assert_close, bits, numbers, wide};
+
+mod company;
+mod lonely;
 
 /// Arrays of one sequence.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Case {
     heads: Heads,
     rows: usize,
@@ -17,29 +21,52 @@ struct Case {
     d_out: Vec<f32>,
 }
 
-fn numbers(n: usize, salt: usize) -> Vec<f32> {
-    (0..n).map(|i| (((i + 31 * salt) * 7919 % 1013) as f32 - 506.0) * 0.002).collect()
+/// Gradients of one sequence; those of the prefix by query tile.
+#[derive(Clone, Debug, PartialEq)]
+struct Gradients {
+    q: Vec<f32>,
+    keys: Vec<f32>,
+    values: Vec<f32>,
+    prefix_keys: Vec<f32>,
+    prefix_values: Vec<f32>,
 }
 
-fn case(heads: usize, kv_heads: usize, head_dim: usize, rows: usize, prefix: usize) -> Case {
-    let heads = Heads { heads, kv_heads, head_dim, window: None };
-    let kv = heads.kv_width();
-    Case {
-        heads,
-        rows,
-        q: numbers(rows * heads.width(), 1),
-        keys: numbers(rows * kv, 2),
-        values: numbers(rows * kv, 3),
-        prefix_keys: numbers(prefix * kv, 4),
-        prefix_values: numbers(prefix * kv, 5),
-        d_out: numbers(rows * heads.width(), 6),
+impl Gradients {
+    fn bits(&self) -> [Vec<u32>; 5] {
+        [
+            bits(&self.q),
+            bits(&self.keys),
+            bits(&self.values),
+            bits(&self.prefix_keys),
+            bits(&self.prefix_values),
+        ]
     }
 }
 
 impl Case {
+    fn new(heads: Heads, rows: usize, prefix: usize, seed: u64) -> Self {
+        let (width, kv) = (heads.width(), heads.kv_width());
+        // Scores of some size, so that the softmax is neither flat nor a single key.
+        let louder = |x: Vec<f32>| x.into_iter().map(|x| 3.0 * x).collect();
+        Self {
+            heads,
+            rows,
+            q: louder(numbers(rows * width, seed)),
+            keys: numbers(rows * kv, seed + 1),
+            values: numbers(rows * kv, seed + 2),
+            prefix_keys: numbers(prefix * kv, seed + 3),
+            prefix_values: numbers(prefix * kv, seed + 4),
+            d_out: numbers(rows * width, seed + 5),
+        }
+    }
+
+    /// The sequence as `rows` of a call, its first row there at position `start`.
     fn sequence(&self, rows: Range<usize>, start: usize) -> Sequence<'_> {
         let seen = (start + rows.len()) * self.heads.kv_width();
-        let prefix = Prefix { keys: &self.prefix_keys, values: &self.prefix_values };
+        let prefix = Prefix {
+            keys: &self.prefix_keys,
+            values: &self.prefix_values,
+        };
         Sequence {
             rows,
             start,
@@ -54,39 +81,62 @@ impl Case {
         let (width, n) = (self.heads.width(), to - from);
         let (mut out, mut sums) = (vec![0.0; n * width], vec![0.0; n * self.heads.heads]);
         let q = &self.q[from * width..to * width];
-        forward(cpu, self.heads, &[self.sequence(0..n, from)], q, &mut out, &mut sums);
+        let sequences = [self.sequence(0..n, from)];
+        forward(cpu, self.heads, &sequences, q, &mut out, &mut sums);
         (out, sums)
     }
 
-    /// dq, dk, dv, and prefix gradients by tile, computed over chunks from the last to the first.
-    fn backward(&self, cpu: &Cpu, cuts: &[usize]) -> [Vec<f32>; 5] {
+    /// Gradients, with room for those of the whole sequence.
+    fn room(&self) -> Gradients {
+        let prefix = self.rows.div_ceil(TILE) * self.prefix_keys.len();
+        Gradients {
+            q: vec![0.0; self.q.len()],
+            keys: vec![0.0; self.keys.len()],
+            values: vec![0.0; self.keys.len()],
+            // Anything: it is overwritten.
+            prefix_keys: vec![f32::NAN; prefix],
+            prefix_values: vec![f32::NAN; prefix],
+        }
+    }
+
+    /// Gradients, computed over chunks from the last to the first.
+    fn backward(&self, cpu: &Cpu, cuts: &[usize]) -> Gradients {
         let (width, kv) = (self.heads.width(), self.heads.kv_width());
-        let tiles = self.rows.div_ceil(TILE);
-        let mut dq = vec![0.0; self.q.len()];
-        let (mut dk, mut dv) = (vec![0.0; self.keys.len()], vec![0.0; self.keys.len()]);
         let size = self.prefix_keys.len();
-        let (mut pk, mut pv) = (vec![0.0; tiles * size], vec![0.0; tiles * size]);
+        let mut all = self.room();
         for pair in cuts.windows(2).rev() {
             let (from, to) = (pair[0], pair[1]);
             let (out, sums) = self.forward(cpu, from, to);
             let cells = from * width..to * width;
             let part = from / TILE * size..to.div_ceil(TILE) * size;
             let prefix = (size > 0).then(|| PrefixGradient {
-                dkeys: &mut pk[part.clone()],
-                dvalues: &mut pv[part],
+                dkeys: &mut all.prefix_keys[part.clone()],
+                dvalues: &mut all.prefix_values[part],
             });
-            let gradient =
-                SequenceGradient { dkeys: &mut dk[..to * kv], dvalues: &mut dv[..to * kv], prefix };
-            let sequence = self.sequence(0..to - from, from);
+            let mut gradients = [SequenceGradient {
+                dkeys: &mut all.keys[..to * kv],
+                dvalues: &mut all.values[..to * kv],
+                prefix,
+            }];
+            let sequences = [self.sequence(0..to - from, from)];
             let (q, d_out) = (&self.q[cells.clone()], &self.d_out[cells.clone()]);
-            let dq = &mut dq[cells];
-            backward(cpu, self.heads, &[sequence], &mut [gradient], q, &out, &sums, d_out, dq);
+            let (heads, dq) = (self.heads, &mut all.q[cells]);
+            backward(
+                cpu,
+                heads,
+                &sequences,
+                &mut gradients,
+                q,
+                &out,
+                &sums,
+                d_out,
+                dq,
+            );
         }
-        [dq, dk, dv, pk, pv]
+        all
     }
 
     fn wide(&self) -> Inputs {
-        let wide = |v: &[f32]| v.iter().map(|&x| f64::from(x)).collect();
         Inputs {
             q: wide(&self.q),
             keys: wide(&self.keys),
@@ -97,134 +147,80 @@ impl Case {
     }
 }
 
-fn cases() -> Vec<Case> {
-    let mut list = vec![
-        case(4, 2, 16, 1, 0),
-        case(4, 4, 8, 70, 0),
-        case(3, 1, 64, 130, 3),
-        case(2, 1, 80, 65, 70),
-        case(6, 2, 16, 200, 0),
-    ];
-    list[4].heads.window = Some(50);
-    list
+fn heads(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) -> Heads {
+    Heads {
+        heads,
+        kv_heads,
+        head_dim,
+        window,
+    }
 }
 
-fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|v| v.to_bits()).collect()
+fn cases() -> Vec<Case> {
+    let list = [
+        (heads(4, 2, 16, None), 2, 0),
+        (heads(4, 4, 8, None), 70, 0),
+        (heads(3, 1, 64, None), 130, 3),
+        (heads(9, 3, 64, None), 97, 0),
+        (heads(2, 1, 80, None), 65, 70),
+        (heads(6, 2, 16, Some(50)), 200, 0),
+        (heads(2, 2, 96, Some(1)), 90, 2),
+        (heads(1, 1, 128, Some(64)), 129, 0),
+        (heads(2, 1, 1, Some(130)), 300, 65),
+        (heads(1, 1, 12, None), 700, 0),
+    ];
+    let case = |(seed, (heads, rows, prefix))| Case::new(heads, rows, prefix, 10 * seed);
+    (1u64..).zip(list).map(case).collect()
+}
+
+/// Sums over query tiles.
+fn over_tiles(parts: &[f32], size: usize) -> Vec<f32> {
+    let mut sum = vec![0.0; size];
+    for part in parts.chunks(size.max(1)) {
+        sum.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
+    }
+    sum
 }
 
 #[test]
-fn outputs_are_those_of_the_reference() {
+fn outputs_and_gradients_are_those_of_the_reference() {
     let cpu = Cpu::new(2).unwrap();
     for case in cases() {
+        let what = |name: &str| format!("{name} {:?}", case.heads);
         let (out, _) = case.forward(&cpu, 0, case.rows);
         let want = reference::forward(&case.heads, &case.wide());
-        for (i, (got, want)) in out.iter().zip(&want).enumerate() {
-            assert!((f64::from(*got) - want).abs() < 2e-6, "{:?} out[{i}]: {got} {want}", case.heads);
-        }
-    }
-}
-
-/// An input of the reference, to shift.
-type Pick = fn(&mut Inputs) -> &mut Vec<f64>;
-
-#[test]
-fn gradients_are_the_differences_of_the_reference() {
-    let cpu = Cpu::new(2).unwrap();
-    for case in cases() {
-        let [dq, dk, dv, pk, pv] = case.backward(&cpu, &[0, case.rows]);
-        let over_tiles = |parts: &[f32]| -> Vec<f32> {
-            let size = case.prefix_keys.len().max(1);
-            (0..case.prefix_keys.len())
-                .map(|i| parts.iter().skip(i).step_by(size).sum())
-                .collect()
-        };
-        let picks: [(Vec<f32>, Pick); 5] = [
-            (dq, |x| &mut x.q),
-            (dk, |x| &mut x.keys),
-            (dv, |x| &mut x.values),
-            (over_tiles(&pk), |x| &mut x.prefix_keys),
-            (over_tiles(&pv), |x| &mut x.prefix_values),
-        ];
-        let d_out: Vec<f64> = case.d_out.iter().map(|&d| f64::from(d)).collect();
-        let value = |x: &Inputs| {
-            reference::forward(&case.heads, x).iter().zip(&d_out).map(|(o, d)| o * d).sum::<f64>()
-        };
-        for (which, (got, pick)) in picks.into_iter().enumerate() {
-            for step in 0..6 {
-                if got.is_empty() {
-                    break;
-                }
-                let at = (step * 1_000_003 + which) % got.len();
-                let shifted = |h: f64| {
-                    let mut x = case.wide();
-                    pick(&mut x)[at] += h;
-                    value(&x)
-                };
-                let want = (shifted(1e-5) - shifted(-1e-5)) / 2e-5;
-                let error = (f64::from(got[at]) - want).abs();
-                assert!(error < 2e-5, "{:?} input {which} at {at}: {} {want}", case.heads, got[at]);
-            }
+        assert_close(Operation::Attention, &what("out"), &out, &want);
+        let got = case.backward(&cpu, &[0, case.rows]);
+        let want = reference::backward(&case.heads, &case.wide(), &wide(&case.d_out));
+        let size = case.prefix_keys.len();
+        for (name, got, want) in [
+            ("dq", got.q, want.q),
+            ("dk", got.keys, want.keys),
+            ("dv", got.values, want.values),
+            (
+                "prefix dk",
+                over_tiles(&got.prefix_keys, size),
+                want.prefix_keys,
+            ),
+            (
+                "prefix dv",
+                over_tiles(&got.prefix_values, size),
+                want.prefix_values,
+            ),
+        ] {
+            assert_close(Operation::AttentionGradient, &what(name), &got, &want);
         }
     }
 }
 
 #[test]
-fn a_row_alone_has_the_bits_it_has_in_company() {
-    let plain = Cpu::with_isa(1, Isa::portable()).unwrap();
-    for case in cases() {
-        let (out, sums) = case.forward(&plain, 0, case.rows);
-        let (width, heads) = (case.heads.width(), case.heads.heads);
-        for isa in Isa::available() {
-            let cpu = Cpu::with_isa(2, isa).unwrap();
-            let (again, _) = case.forward(&cpu, 0, case.rows);
-            assert!(bits(&again) == bits(&out), "{isa:?} {:?}", case.heads);
-            for row in [0, case.rows / 2, case.rows - 1] {
-                let (one, sum) = case.forward(&cpu, row, row + 1);
-                assert!(bits(&one) == bits(&out[row * width..][..width]), "{isa:?} row {row}");
-                assert!(bits(&sum) == bits(&sums[row * heads..][..heads]), "{isa:?} row {row}");
-            }
-        }
+fn the_log_sum_exp_is_that_of_the_scores() {
+    // One head of one number: score j is q k_j.
+    let case = Case::new(heads(1, 1, 1, None), 100, 3, 7);
+    let (_, sums) = case.forward(&Cpu::new(1).unwrap(), 0, 100);
+    for (row, sum) in sums.iter().enumerate() {
+        let keys = case.prefix_keys.iter().chain(&case.keys[..=row]);
+        let total: f64 = keys.map(|k| f64::from(k * case.q[row]).exp()).sum();
+        assert!((f64::from(*sum) - total.ln()).abs() < 1e-6, "row {row}");
     }
-}
-
-#[test]
-fn chunks_from_the_last_to_the_first_are_the_whole() {
-    for case in cases() {
-        let whole = case.backward(&Cpu::with_isa(1, Isa::portable()).unwrap(), &[0, case.rows]);
-        let cuts: Vec<usize> = (0..case.rows).step_by(TILE).chain([case.rows]).collect();
-        for isa in Isa::available() {
-            let chunked = case.backward(&Cpu::with_isa(2, isa).unwrap(), &cuts);
-            for (which, (a, b)) in whole.iter().zip(&chunked).enumerate() {
-                assert!(bits(a) == bits(b), "{isa:?} {:?} gradient {which}", case.heads);
-            }
-        }
-    }
-}
-
-#[test]
-fn a_broken_sequence_does_not_touch_its_neighbour() {
-    let cpu = Cpu::new(2).unwrap();
-    let case = case(4, 2, 16, 60, 0);
-    let (width, kv) = (case.heads.width(), case.heads.kv_width());
-    let run = |poison: bool| {
-        let mut both = case.clone();
-        if poison {
-            both.q[..30 * width].fill(f32::NAN);
-            both.keys[..30 * kv].fill(f32::INFINITY);
-            both.values[..30 * kv].fill(f32::NAN);
-        }
-        let sequence = |rows: Range<usize>| Sequence {
-            keys: &both.keys[rows.start * kv..rows.end * kv],
-            values: &both.values[rows.start * kv..rows.end * kv],
-            rows,
-            start: 0,
-            prefix: None,
-        };
-        let (mut out, mut sums) = (vec![0.0; 60 * width], vec![0.0; 60 * 4]);
-        forward(&cpu, both.heads, &[sequence(0..30), sequence(30..60)], &both.q, &mut out, &mut sums);
-        assert_eq!(out[0].is_nan(), poison);
-        bits(&out[30 * width..])
-    };
-    assert!(run(false) == run(true));
 }
