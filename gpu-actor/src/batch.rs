@@ -170,7 +170,12 @@ impl Batch {
         }
         let rows = first..self.rows();
         let job = self.jobs.len();
-        self.sequences.push(SequenceSlice { rows: rows.clone(), job, number: 0, start });
+        self.sequences.push(SequenceSlice {
+            rows: rows.clone(),
+            job,
+            number: 0,
+            start,
+        });
         self.jobs.push(JobSlice {
             slot,
             rows,

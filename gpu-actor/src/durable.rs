@@ -32,13 +32,18 @@ pub enum DurableError {
 /// full, read-only, no permission): then what was written is removed again.
 pub fn write_folder(folder: &Path, files: &[(&str, Vec<u8>)]) -> Result<(), DurableError> {
     if folder.symlink_metadata().is_ok() {
-        return Err(DurableError::Exists { path: folder.to_path_buf() });
+        return Err(DurableError::Exists {
+            path: folder.to_path_buf(),
+        });
     }
-    let parent = folder.parent().unwrap_or(Path::new("."));
+    let parent = folder.parent().unwrap_or_else(|| Path::new("."));
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let beside = parent.join(format!(".{name}.partial"));
     let written = fill(parent, &beside, files).and_then(|()| {
-        let refused = |source| DurableError::Refused { path: folder.to_path_buf(), source };
+        let refused = |source| DurableError::Refused {
+            path: folder.to_path_buf(),
+            source,
+        };
         fs::rename(&beside, folder).map_err(refused)?;
         sync(parent).map_err(refused)
     });
@@ -50,7 +55,10 @@ pub fn write_folder(folder: &Path, files: &[(&str, Vec<u8>)]) -> Result<(), Dura
 }
 
 fn fill(parent: &Path, beside: &Path, files: &[(&str, Vec<u8>)]) -> Result<(), DurableError> {
-    let refused = |path: &Path, source| DurableError::Refused { path: path.to_path_buf(), source };
+    let refused = |path: &Path, source| DurableError::Refused {
+        path: path.to_path_buf(),
+        source,
+    };
     fs::create_dir_all(parent).map_err(|error| refused(parent, error))?;
     if beside.exists() {
         fs::remove_dir_all(beside).map_err(|error| refused(beside, error))?;
@@ -59,7 +67,8 @@ fn fill(parent: &Path, beside: &Path, files: &[(&str, Vec<u8>)]) -> Result<(), D
     for (name, bytes) in files {
         let path = beside.join(name);
         let mut file = File::create(&path).map_err(|error| refused(&path, error))?;
-        file.write_all(bytes).map_err(|error| refused(&path, error))?;
+        file.write_all(bytes)
+            .map_err(|error| refused(&path, error))?;
         file.sync_all().map_err(|error| refused(&path, error))?;
     }
     sync(beside).map_err(|error| refused(beside, error))
@@ -67,7 +76,11 @@ fn fill(parent: &Path, beside: &Path, files: &[(&str, Vec<u8>)]) -> Result<(), D
 
 /// Makes the names in a folder durable.
 fn sync(folder: &Path) -> std::io::Result<()> {
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
     File::open(folder)?.sync_all()
 }
 

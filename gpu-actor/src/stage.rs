@@ -1,7 +1,7 @@
 //! What a stage computes: blocks, adapters at their sites, loss, gradients and steps. Pure.
 
-mod attend;
 pub mod adapter;
+mod attend;
 mod block;
 mod bottleneck;
 pub mod cache;

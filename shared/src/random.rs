@@ -68,7 +68,7 @@ impl Stream {
     pub fn uniform64(&self, index: u32) -> f64 {
         let words = self.block(index / 2);
         let at = (index % 2) as usize * 2;
-        let bits = (u64::from(words[at]) << 32 | u64::from(words[at + 1])) >> 11;
+        let bits = ((u64::from(words[at]) << 32) | u64::from(words[at + 1])) >> 11;
         bits as f64 / (1u64 << 53) as f64
     }
 
@@ -79,7 +79,7 @@ impl Stream {
         let angle = std::f64::consts::TAU * self.uniform64(2 * (element / 2) + 1);
         let radius = (-2.0 * u.ln()).sqrt();
         (radius
-            * if element % 2 == 0 {
+            * if element.is_multiple_of(2) {
                 angle.cos()
             } else {
                 angle.sin()
@@ -94,8 +94,8 @@ impl Stream {
     pub fn below(&self, index: u32, bound: u64) -> u64 {
         assert!(bound > 0, "a choice among nothing");
         let words = self.block(index);
-        let word = u64::from(words[0]) << 32 | u64::from(words[1]);
-        (u128::from(word) * u128::from(bound) >> 64) as u64
+        let word = (u64::from(words[0]) << 32) | u64::from(words[1]);
+        ((u128::from(word) * u128::from(bound)) >> 64) as u64
     }
 
     /// Shuffles in place (Fisher-Yates); draw `i` of the stream decides position `i`.

@@ -26,13 +26,17 @@ pub enum ConfigError {
         wanted: &'static str,
     },
     /// A method that is not computed here.
-    #[error("peft_type {found:?} is not computed here: known are LORA, IA3, PREFIX_TUNING, PROMPT_TUNING, BOTTLENECK, BITFIT, DIFF_PRUNING")]
+    #[error(
+        "peft_type {found:?} is not computed here: known are LORA, IA3, PREFIX_TUNING, PROMPT_TUNING, BOTTLENECK, BITFIT, DIFF_PRUNING"
+    )]
     Method {
         /// What the file says.
         found: String,
     },
     /// A setting that would change the numbers.
-    #[error("adapter_config.json: {key} = {value} is not computed here; re-export the adapter without it")]
+    #[error(
+        "adapter_config.json: {key} = {value} is not computed here; re-export the adapter without it"
+    )]
     Setting {
         /// The key.
         key: &'static str,
@@ -69,10 +73,19 @@ pub fn write(spec: &AdapterSpec, shape: &ModelShape, base: &str) -> Value {
         }
         AdapterSpec::Prefix(prefix) => {
             put("peft_type", json!("PREFIX_TUNING"));
-            prompt_learning(prefix.tokens, shape, shape.kv_heads, shape.kv_width(), &mut put);
+            prompt_learning(
+                prefix.tokens,
+                shape,
+                shape.kv_heads,
+                shape.kv_width(),
+                &mut put,
+            );
             // The file holds the prefix itself: the reparameterisation has served.
             put("prefix_projection", json!(false));
-            put("encoder_hidden_size", json!(prefix.projection.unwrap_or(shape.kv_width())));
+            put(
+                "encoder_hidden_size",
+                json!(prefix.projection.unwrap_or_else(|| shape.kv_width())),
+            );
         }
         AdapterSpec::Prompt(prompt) => {
             put("peft_type", json!("PROMPT_TUNING"));
@@ -110,7 +123,11 @@ fn write_lora(lora: &LoraSpec, put: &mut impl FnMut(&str, Value) -> Option<Value
 
 /// An integer where the value is one: readers expect `"lora_alpha": 16`.
 fn number(value: f64) -> Value {
-    if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        json!(value as i64)
+    } else {
+        json!(value)
+    }
 }
 
 fn prompt_learning(
@@ -133,7 +150,12 @@ fn resolved(targets: &Targets) -> Vec<Target> {
 }
 
 fn names(targets: &[Target]) -> Value {
-    json!(targets.iter().map(|target| target.name()).collect::<Vec<_>>())
+    json!(
+        targets
+            .iter()
+            .map(|target| target.name())
+            .collect::<Vec<_>>()
+    )
 }
 
 /// Reads a configuration into a method.
@@ -147,7 +169,15 @@ pub fn read(text: &str) -> Result<AdapterSpec, ConfigError> {
         return Err(ConfigError::Syntax("another kind of value".into()));
     };
     let config = Config(map);
-    refuse(&config, &["modules_to_save", "layers_to_transform", "exclude_modules", "trainable_token_indices"])?;
+    refuse(
+        &config,
+        &[
+            "modules_to_save",
+            "layers_to_transform",
+            "exclude_modules",
+            "trainable_token_indices",
+        ],
+    )?;
     match config.text("peft_type")?.as_str() {
         "LORA" => read_lora(&config),
         "IA3" => Ok(AdapterSpec::Ia3(Ia3Spec {
@@ -157,34 +187,62 @@ pub fn read(text: &str) -> Result<AdapterSpec, ConfigError> {
                 .resolve()
                 .unwrap_or_default(),
         })),
-        "PREFIX_TUNING" => {
-            Ok(AdapterSpec::Prefix(PrefixSpec { tokens: config.count("num_virtual_tokens")?, projection: None }))
-        }
-        "PROMPT_TUNING" => {
-            Ok(AdapterSpec::Prompt(PromptSpec { tokens: config.count("num_virtual_tokens")?, init_text: None }))
-        }
+        "PREFIX_TUNING" => Ok(AdapterSpec::Prefix(PrefixSpec {
+            tokens: config.count("num_virtual_tokens")?,
+            projection: None,
+        })),
+        "PROMPT_TUNING" => Ok(AdapterSpec::Prompt(PromptSpec {
+            tokens: config.count("num_virtual_tokens")?,
+            init_text: None,
+        })),
         "BOTTLENECK" => Ok(AdapterSpec::Bottleneck(BottleneckSpec {
             size: config.count("bottleneck_size")?,
-            placement: config.choice::<BottleneckPlacement>("placement", "houlsby, pfeiffer or parallel")?,
+            placement: config
+                .choice::<BottleneckPlacement>("placement", "houlsby, pfeiffer or parallel")?,
             non_linearity: config.choice::<NonLinearity>("non_linearity", "relu, gelu or silu")?,
         })),
-        "BITFIT" => Ok(AdapterSpec::BitFit(BitFitSpec { targets: config.targets("target_modules")? })),
+        "BITFIT" => Ok(AdapterSpec::BitFit(BitFitSpec {
+            targets: config.targets("target_modules")?,
+        })),
         "DIFF_PRUNING" => Ok(AdapterSpec::Diff(DiffSpec {
             targets: config.targets("target_modules")?,
             density: config.number("density")?,
         })),
-        other => Err(ConfigError::Method { found: other.into() }),
+        other => Err(ConfigError::Method {
+            found: other.into(),
+        }),
     }
 }
 
 fn read_lora(config: &Config) -> Result<AdapterSpec, ConfigError> {
-    refuse(config, &["rank_pattern", "alpha_pattern", "fan_in_fan_out", "lora_bias", "target_parameters"])?;
-    refuse(config, &["use_qalora", "use_bdlora", "layer_replication", "alora_invocation_tokens", "megatron_config"])?;
+    refuse(
+        config,
+        &[
+            "rank_pattern",
+            "alpha_pattern",
+            "fan_in_fan_out",
+            "lora_bias",
+            "target_parameters",
+        ],
+    )?;
+    refuse(
+        config,
+        &[
+            "use_qalora",
+            "use_bdlora",
+            "layer_replication",
+            "alora_invocation_tokens",
+            "megatron_config",
+        ],
+    )?;
     match config.0.get("bias") {
         None | Some(Value::Null) => {}
         Some(Value::String(bias)) if bias == "none" => {}
         Some(other) => {
-            return Err(ConfigError::Setting { key: "bias", value: other.to_string() });
+            return Err(ConfigError::Setting {
+                key: "bias",
+                value: other.to_string(),
+            });
         }
     }
     Ok(AdapterSpec::Lora(LoraSpec {
@@ -208,7 +266,10 @@ fn refuse(config: &Config, keys: &[&'static str]) -> Result<(), ConfigError> {
             Some(_) => true,
         };
         if set {
-            return Err(ConfigError::Setting { key, value: config.0[key].to_string() });
+            return Err(ConfigError::Setting {
+                key,
+                value: config.0[key].to_string(),
+            });
         }
     }
     Ok(())
@@ -219,17 +280,30 @@ struct Config(Map<String, Value>);
 impl Config {
     fn text(&self, key: &'static str) -> Result<String, ConfigError> {
         let text = self.0.get(key).and_then(Value::as_str);
-        text.map(str::to_owned).ok_or(ConfigError::Key { key, wanted: "a text" })
+        text.map(str::to_owned).ok_or(ConfigError::Key {
+            key,
+            wanted: "a text",
+        })
     }
 
     fn count(&self, key: &'static str) -> Result<usize, ConfigError> {
-        let count = self.0.get(key).and_then(Value::as_u64).filter(|&n| n > 0 && n < 1 << 24);
-        count.map(|n| n as usize).ok_or(ConfigError::Key { key, wanted: "a positive integer" })
+        let count = self
+            .0
+            .get(key)
+            .and_then(Value::as_u64)
+            .filter(|&n| n > 0 && n < 1 << 24);
+        count.map(|n| n as usize).ok_or(ConfigError::Key {
+            key,
+            wanted: "a positive integer",
+        })
     }
 
     fn number(&self, key: &'static str) -> Result<f64, ConfigError> {
         let number = self.0.get(key).and_then(Value::as_f64);
-        number.ok_or(ConfigError::Key { key, wanted: "a number" })
+        number.ok_or(ConfigError::Key {
+            key,
+            wanted: "a number",
+        })
     }
 
     fn flag(&self, key: &str) -> bool {
@@ -248,7 +322,10 @@ impl Config {
     /// A list of leaf names (or of paths ending in them), or `"all-linear"`.
     fn targets(&self, key: &'static str) -> Result<Targets, ConfigError> {
         const WANTED: &str = "a list of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, lm_head, or \"all-linear\"";
-        let error = || ConfigError::Key { key, wanted: WANTED };
+        let error = || ConfigError::Key {
+            key,
+            wanted: WANTED,
+        };
         match self.0.get(key) {
             Some(Value::String(text)) if text == "all-linear" => {
                 Ok(Targets::Group("all-linear".into()))

@@ -91,7 +91,10 @@ pub fn export_tensors(layout: &Layout, values: &[f32], shape: &ModelShape) -> Te
         Some(site) if site.projection.is_some() => {
             let prefix = reparam::prefix(site, values, shape);
             let width = prefix.len() / site.tokens;
-            let tensor = NamedTensor { shape: vec![site.tokens, width], values: prefix };
+            let tensor = NamedTensor {
+                shape: vec![site.tokens, width],
+                values: prefix,
+            };
             BTreeMap::from([("prompt_embeddings".to_owned(), tensor)])
         }
         _ => tensors::to_tensors(layout, values),
@@ -134,6 +137,10 @@ pub fn serialize(tensors: &Tensors) -> Vec<u8> {
             .expect("a tensor has as many values as its shape says");
         (name.as_str(), view)
     });
+    #[expect(
+        clippy::disallowed_types,
+        reason = "the library asks for it; one entry has no order"
+    )]
     let metadata = std::collections::HashMap::from([("format".to_owned(), "pt".to_owned())]);
     safetensors::serialize(views, Some(metadata)).expect("sound tensors serialize")
 }
@@ -145,23 +152,43 @@ pub fn serialize(tensors: &Tensors) -> Vec<u8> {
 pub fn read(folder: &Path, shape: &ModelShape, seed: u64) -> Result<Imported, AdapterFileError> {
     let path = || folder.to_path_buf();
     let config_path = folder.join(CONFIG);
-    let text = fs::read_to_string(&config_path)
-        .map_err(|source| AdapterFileError::Read { path: config_path, source })?;
-    let spec = config::read(&text)
-        .map_err(|source| AdapterFileError::Config { path: path(), source })?;
+    let text = fs::read_to_string(&config_path).map_err(|source| AdapterFileError::Read {
+        path: config_path,
+        source,
+    })?;
+    let spec = config::read(&text).map_err(|source| AdapterFileError::Config {
+        path: path(),
+        source,
+    })?;
     let problems = spec.problems(shape);
     if !problems.is_empty() {
-        let problems = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-        return Err(AdapterFileError::Misfit { path: path(), problems });
+        let problems = problems
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n");
+        return Err(AdapterFileError::Misfit {
+            path: path(),
+            problems,
+        });
     }
     let layout = Layout::new(&spec, shape, seed);
     let found = read_tensors(&folder.join(WEIGHTS))?;
-    let values = tensors::from_tensors(&layout, found, seed)
-        .map_err(|source| AdapterFileError::Tensors { path: path(), source })?;
+    let values = tensors::from_tensors(&layout, found, seed).map_err(|source| {
+        AdapterFileError::Tensors {
+            path: path(),
+            source,
+        }
+    })?;
     let base = serde_json::from_str::<serde_json::Value>(&text)
         .ok()
         .and_then(|v| Some(v.get("base_model_name_or_path")?.as_str()?.to_owned()));
-    Ok(Imported { spec, layout, values, base })
+    Ok(Imported {
+        spec,
+        layout,
+        values,
+        base,
+    })
 }
 
 /// Reads every tensor of a safetensors file as f32.
@@ -169,33 +196,66 @@ pub fn read(folder: &Path, shape: &ModelShape, seed: u64) -> Result<Imported, Ad
 /// # Errors
 /// [`AdapterFileError::Read`] or [`AdapterFileError::Format`].
 pub fn read_tensors(path: &Path) -> Result<Tensors, AdapterFileError> {
-    let read_error = |source| AdapterFileError::Read { path: path.to_path_buf(), source };
-    let format = |reason: String| AdapterFileError::Format { path: path.to_path_buf(), reason };
+    let read_error = |source| AdapterFileError::Read {
+        path: path.to_path_buf(),
+        source,
+    };
+    let format = |reason: String| AdapterFileError::Format {
+        path: path.to_path_buf(),
+        reason,
+    };
     let size = fs::metadata(path).map_err(read_error)?.len();
     if size > MAX_BYTES {
-        return Err(format(format!("{size} bytes is above the limit of {MAX_BYTES} for an adapter")));
+        return Err(format(format!(
+            "{size} bytes is above the limit of {MAX_BYTES} for an adapter"
+        )));
     }
     let bytes = fs::read(path).map_err(read_error)?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| format(error.to_string()))?;
     file.iter()
         .map(|(name, view)| {
             let values = to_f32(&view).ok_or_else(|| {
-                format(format!("tensor {name} is {:?}: F32, BF16 and F16 are read", view.dtype()))
+                format(format!(
+                    "tensor {name} is {:?}: F32, BF16 and F16 are read",
+                    view.dtype()
+                ))
             })?;
-            Ok((name.to_owned(), NamedTensor { shape: view.shape().to_vec(), values }))
+            Ok((
+                name.to_owned(),
+                NamedTensor {
+                    shape: view.shape().to_vec(),
+                    values,
+                },
+            ))
         })
         .collect()
 }
 
 fn to_f32(view: &TensorView<'_>) -> Option<Vec<f32>> {
-    let pairs = || view.data().chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]]));
+    let pairs = || {
+        view.data()
+            .chunks_exact(2)
+            .map(|b| u16::from_le_bytes([b[0], b[1]]))
+    };
     match view.dtype() {
         Dtype::F32 => {
             let quads = view.data().chunks_exact(4);
-            Some(quads.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
+            Some(
+                quads
+                    .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+                    .collect(),
+            )
         }
-        Dtype::BF16 => Some(pairs().map(|bits| half::bf16::from_bits(bits).to_f32()).collect()),
-        Dtype::F16 => Some(pairs().map(|bits| half::f16::from_bits(bits).to_f32()).collect()),
+        Dtype::BF16 => Some(
+            pairs()
+                .map(|bits| half::bf16::from_bits(bits).to_f32())
+                .collect(),
+        ),
+        Dtype::F16 => Some(
+            pairs()
+                .map(|bits| half::f16::from_bits(bits).to_f32())
+                .collect(),
+        ),
         _ => None,
     }
 }

@@ -12,7 +12,13 @@ use crate::model::Model;
 /// `prompt_tokens` are the tokens of a prompt-tuning text, repeated or cut to the number of virtual tokens; when
 /// empty, rows of the embedding are chosen at random (as PEFT's `SAMPLE_VOCAB`).
 #[must_use]
-pub fn values(layout: &Layout, model: &Model, cpu: &Cpu, seed: u64, prompt_tokens: &[u32]) -> Vec<f32> {
+pub fn values(
+    layout: &Layout,
+    model: &Model,
+    cpu: &Cpu,
+    seed: u64,
+    prompt_tokens: &[u32],
+) -> Vec<f32> {
     let mut values = vec![0.0; layout.len];
     for (index, parameter) in layout.parameters.iter().enumerate() {
         let out = &mut values[parameter.range.clone()];

@@ -12,7 +12,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kernels::ops::sparse::Pattern;
-use shared::job::{AdapterSpec, BottleneckPlacement, BottleneckSpec, LoraSpec, NonLinearity, Targets};
+use shared::job::{
+    AdapterSpec, BottleneckPlacement, BottleneckSpec, LoraSpec, NonLinearity, Targets,
+};
 use shared::model::{ModelShape, Projection, Target};
 
 use super::mask;
@@ -199,14 +201,20 @@ impl Layout {
                 let pattern = mask::pattern(seed, layer, p, out, input, diff.density);
                 let key = format!("{}.diff_values", module_key(layer, p));
                 let values = b.add(key, &[pattern.len()], Start::Zero);
-                LinearSite::Sparse { values, pattern: Arc::new(pattern) }
+                LinearSite::Sparse {
+                    values,
+                    pattern: Arc::new(pattern),
+                }
             }),
             AdapterSpec::Bottleneck(bottleneck) => build.bottlenecks(bottleneck),
             AdapterSpec::Prefix(prefix) => build.prefix(prefix.tokens, prefix.projection),
             AdapterSpec::Prompt(prompt) => {
                 let shape = [prompt.tokens, build.shape.hidden];
                 let embeddings = build.add("prompt_embeddings".into(), &shape, Start::Embeddings);
-                build.layout.prompt = Some(PromptSite { tokens: prompt.tokens, embeddings });
+                build.layout.prompt = Some(PromptSite {
+                    tokens: prompt.tokens,
+                    embeddings,
+                });
             }
         }
         build.layout
@@ -273,8 +281,14 @@ impl<'a> Builder<'a> {
     ) -> Range<usize> {
         let range = self.layout.len..self.layout.len + shape.iter().product::<usize>();
         self.layout.len = range.end;
-        let parameter =
-            Parameter { key, shape: shape.to_vec(), range: range.clone(), transposed, rate, start };
+        let parameter = Parameter {
+            key,
+            shape: shape.to_vec(),
+            range: range.clone(),
+            transposed,
+            rate,
+            start,
+        };
         self.layout.parameters.push(parameter);
         range
     }
@@ -321,13 +335,24 @@ impl<'a> Builder<'a> {
         // PEFT: kaiming_uniform(a = sqrt 5), that is uniform within 1 / sqrt(fan in); B starts at zero.
         let bound = 1.0 / (input as f32).sqrt();
         let (rank, rate) = (spec.rank, Rate::Scaled);
-        let a = self.add(format!("{module}.lora_A.weight"), &[rank, input], Start::Uniform(bound));
+        let a = self.add(
+            format!("{module}.lora_A.weight"),
+            &[rank, input],
+            Start::Uniform(bound),
+        );
         let key = format!("{module}.lora_B.weight");
         let b = self.add_with(key, &[out, rank], true, rate, Start::Zero);
         let magnitude = magnitude
             .map(|start| self.add(format!("{module}.lora_magnitude_vector"), &[out], start));
         let (scale, dropout) = (spec.scale() as f32, spec.dropout as f32);
-        LinearSite::LowRank { a, b, rank, scale, dropout, magnitude }
+        LinearSite::LowRank {
+            a,
+            b,
+            rank,
+            scale,
+            dropout,
+            magnitude,
+        }
     }
 
     fn scaling(&mut self, layer: usize, projection: Projection, input: bool) -> LinearSite {
@@ -349,7 +374,8 @@ impl<'a> Builder<'a> {
     fn bottlenecks(&mut self, spec: &BottleneckSpec) {
         for layer in 0..self.shape.layers {
             if spec.placement != BottleneckPlacement::Pfeiffer {
-                self.layout.layers[layer].attention = Some(self.bottleneck(spec, layer, "self_attn"));
+                self.layout.layers[layer].attention =
+                    Some(self.bottleneck(spec, layer, "self_attn"));
             }
             self.layout.layers[layer].feed_forward = Some(self.bottleneck(spec, layer, "mlp"));
         }
@@ -357,21 +383,40 @@ impl<'a> Builder<'a> {
 
     fn bottleneck(&mut self, spec: &BottleneckSpec, layer: usize, module: &str) -> BottleneckSite {
         let (size, hidden) = (spec.size, self.shape.hidden);
-        let key = |leaf: &str| format!("base_model.model.model.layers.{layer}.{module}.adapter.{leaf}");
-        let down = self.add(key("down_proj.weight"), &[size, hidden], Start::Normal(0.02));
+        let key =
+            |leaf: &str| format!("base_model.model.model.layers.{layer}.{module}.adapter.{leaf}");
+        let down = self.add(
+            key("down_proj.weight"),
+            &[size, hidden],
+            Start::Normal(0.02),
+        );
         let down_bias = self.add(key("down_proj.bias"), &[size], Start::Zero);
         let (up_key, shape) = (key("up_proj.weight"), [hidden, size]);
         let up = self.add_with(up_key, &shape, true, Rate::Base, Start::Zero);
         let up_bias = self.add(key("up_proj.bias"), &[hidden], Start::Zero);
-        let (non_linearity, parallel) =
-            (spec.non_linearity, spec.placement == BottleneckPlacement::Parallel);
-        BottleneckSite { down, down_bias, up, up_bias, size, non_linearity, parallel }
+        let (non_linearity, parallel) = (
+            spec.non_linearity,
+            spec.placement == BottleneckPlacement::Parallel,
+        );
+        BottleneckSite {
+            down,
+            down_bias,
+            up,
+            up_bias,
+            size,
+            non_linearity,
+            parallel,
+        }
     }
 
     fn prefix(&mut self, tokens: usize, projection: Option<usize>) {
         let (kv, layers) = (self.shape.kv_width(), self.shape.layers);
         let width = 2 * layers * kv;
-        let mut site = PrefixSite { tokens, projection: None, direct: None };
+        let mut site = PrefixSite {
+            tokens,
+            projection: None,
+            direct: None,
+        };
         if let Some(hidden) = projection {
             // torch.nn.Linear starts uniform within 1 / sqrt(fan in), weight and bias alike.
             let first = Start::Uniform(1.0 / (kv as f32).sqrt());

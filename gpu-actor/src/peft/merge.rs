@@ -17,7 +17,9 @@ use crate::model::Model;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum MergeError {
     /// The method adds layers or tokens.
-    #[error("{method} adds {what}, which no weight of the backbone can hold: serve it as an adapter")]
+    #[error(
+        "{method} adds {what}, which no weight of the backbone can hold: serve it as an adapter"
+    )]
     NotAWeightChange {
         /// The method.
         method: &'static str,
@@ -53,7 +55,11 @@ pub fn check(layout: &Layout) -> Result<(), MergeError> {
     if layout.prompt.is_some() {
         return refuse("prompt tuning", "embeddings in front of every text");
     }
-    if layout.layers.iter().any(|l| l.attention.is_some() || l.feed_forward.is_some()) {
+    if layout
+        .layers
+        .iter()
+        .any(|l| l.attention.is_some() || l.feed_forward.is_some())
+    {
         return refuse("a bottleneck adapter", "layers");
     }
     Ok(())
@@ -75,7 +81,14 @@ pub fn projection(
     let mut bias = model.layers[layer].bias(p).map(<[f32]>::to_vec);
     match &layout.layers[layer].linear[p as usize] {
         None => {}
-        Some(LinearSite::LowRank { a, b, rank, scale, magnitude, .. }) => {
+        Some(LinearSite::LowRank {
+            a,
+            b,
+            rank,
+            scale,
+            magnitude,
+            ..
+        }) => {
             let (a, b) = (&values[a.clone()], &values[b.clone()]);
             add_product(&mut weight, input, a, b, *rank, *scale);
             if let Some(magnitude) = magnitude {
@@ -89,7 +102,9 @@ pub fn projection(
         }
         Some(LinearSite::ScaleInput(range)) => {
             for row in weight.chunks_mut(input) {
-                row.iter_mut().zip(&values[range.clone()]).for_each(|(w, l)| *w *= l);
+                row.iter_mut()
+                    .zip(&values[range.clone()])
+                    .for_each(|(w, l)| *w *= l);
             }
         }
         Some(LinearSite::ScaleOutput(range)) => {
@@ -97,18 +112,26 @@ pub fn projection(
                 row.iter_mut().for_each(|w| *w *= l);
             }
             if let Some(bias) = &mut bias {
-                bias.iter_mut().zip(&values[range.clone()]).for_each(|(b, l)| *b *= l);
+                bias.iter_mut()
+                    .zip(&values[range.clone()])
+                    .for_each(|(b, l)| *b *= l);
             }
         }
         Some(LinearSite::Bias(range)) => {
             let bias = bias.get_or_insert_with(|| vec![0.0; out]);
-            bias.iter_mut().zip(&values[range.clone()]).for_each(|(b, delta)| *b += delta);
+            bias.iter_mut()
+                .zip(&values[range.clone()])
+                .for_each(|(b, delta)| *b += delta);
         }
-        Some(LinearSite::Sparse { values: range, pattern }) => {
+        Some(LinearSite::Sparse {
+            values: range,
+            pattern,
+        }) => {
             for (row, weight) in weight.chunks_mut(input).enumerate() {
                 let places = pattern.places(row);
-                for (&column, delta) in
-                    pattern.columns()[places.clone()].iter().zip(&values[range.clone()][places])
+                for (&column, delta) in pattern.columns()[places.clone()]
+                    .iter()
+                    .zip(&values[range.clone()][places])
                 {
                     weight[column as usize] += delta;
                 }
@@ -119,12 +142,22 @@ pub fn projection(
 }
 
 /// W += scale * B A, with A `(rank, in)` and B transposed `(rank, out)`.
-pub fn add_product(weight: &mut [f32], input: usize, a: &[f32], b: &[f32], rank: usize, scale: f32) {
+pub fn add_product(
+    weight: &mut [f32],
+    input: usize,
+    a: &[f32],
+    b: &[f32],
+    rank: usize,
+    scale: f32,
+) {
     let out = weight.len() / input;
     for (row, weight) in weight.chunks_mut(input).enumerate() {
         for r in 0..rank {
             let factor = scale * b[r * out + row];
-            weight.iter_mut().zip(&a[r * input..][..input]).for_each(|(w, a)| *w += factor * a);
+            weight
+                .iter_mut()
+                .zip(&a[r * input..][..input])
+                .for_each(|(w, a)| *w += factor * a);
         }
     }
 }

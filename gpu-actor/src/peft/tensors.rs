@@ -56,7 +56,9 @@ pub enum TensorsError {
         index: usize,
     },
     /// Diff pruning: the file's places are not those of its seed.
-    #[error("tensor {key} has other places than seed {seed} and this density give: import it with the seed it was made with")]
+    #[error(
+        "tensor {key} has other places than seed {seed} and this density give: import it with the seed it was made with"
+    )]
     Places {
         /// Its name.
         key: String,
@@ -74,7 +76,13 @@ pub fn to_tensors(layout: &Layout, values: &[f32]) -> Tensors {
         .map(|parameter| (parameter.key.clone(), to_tensor(parameter, values)))
         .collect();
     for (key, places) in sparse_places(layout) {
-        tensors.insert(key, NamedTensor { shape: vec![places.len()], values: places });
+        tensors.insert(
+            key,
+            NamedTensor {
+                shape: vec![places.len()],
+                values: places,
+            },
+        );
     }
     tensors
 }
@@ -87,7 +95,10 @@ pub fn to_tensor(parameter: &Parameter, flat: &[f32]) -> NamedTensor {
         (true, [rows, columns]) => transpose(stored, *columns, *rows),
         _ => stored.to_vec(),
     };
-    NamedTensor { shape: parameter.shape.clone(), values }
+    NamedTensor {
+        shape: parameter.shape.clone(),
+        values,
+    }
 }
 
 /// Transposes `(rows, columns)`.
@@ -108,8 +119,15 @@ fn sparse_places(layout: &Layout) -> Vec<(String, Vec<f32>)> {
         for (index, site) in sites.linear.iter().enumerate() {
             if let Some(LinearSite::Sparse { pattern, .. }) = site {
                 let projection = shared::model::Projection::ALL[index];
-                let key = format!("{}.diff_columns", super::layout::module_key(layer, projection));
-                let columns = pattern.columns().iter().map(|&column| column as f32).collect();
+                let key = format!(
+                    "{}.diff_columns",
+                    super::layout::module_key(layer, projection)
+                );
+                let columns = pattern
+                    .columns()
+                    .iter()
+                    .map(|&column| column as f32)
+                    .collect();
                 list.push((key, columns));
             }
         }
@@ -121,39 +139,73 @@ fn sparse_places(layout: &Layout) -> Vec<(String, Vec<f32>)> {
 ///
 /// # Errors
 /// [`TensorsError`] naming what is missing, unexpected, of the wrong shape or not finite.
-pub fn from_tensors(layout: &Layout, mut tensors: Tensors, seed: u64) -> Result<Vec<f32>, TensorsError> {
+pub fn from_tensors(
+    layout: &Layout,
+    mut tensors: Tensors,
+    seed: u64,
+) -> Result<Vec<f32>, TensorsError> {
     for (key, places) in sparse_places(layout) {
         match tensors.remove(&key) {
             Some(found) if found.values == places => {}
             Some(_) => return Err(TensorsError::Places { key, seed }),
-            None => return Err(TensorsError::Missing { count: 1, first: vec![key] }),
+            None => {
+                return Err(TensorsError::Missing {
+                    count: 1,
+                    first: vec![key],
+                });
+            }
         }
     }
-    let missing: Vec<&Parameter> =
-        layout.parameters.iter().filter(|p| !tensors.contains_key(&p.key)).collect();
+    let missing: Vec<&Parameter> = layout
+        .parameters
+        .iter()
+        .filter(|p| !tensors.contains_key(&p.key))
+        .collect();
     if !missing.is_empty() {
         let first = missing.iter().take(3).map(|p| p.key.clone()).collect();
-        return Err(TensorsError::Missing { count: missing.len(), first });
+        return Err(TensorsError::Missing {
+            count: missing.len(),
+            first,
+        });
     }
     let mut values = vec![0.0; layout.len];
     for parameter in &layout.parameters {
-        let Some(tensor) = tensors.remove(&parameter.key) else { continue };
+        let Some(tensor) = tensors.remove(&parameter.key) else {
+            continue;
+        };
         place(parameter, tensor, &mut values)?;
     }
     if !tensors.is_empty() {
         let first = tensors.keys().take(3).cloned().collect();
-        return Err(TensorsError::Unexpected { count: tensors.len(), first });
+        return Err(TensorsError::Unexpected {
+            count: tensors.len(),
+            first,
+        });
     }
     Ok(values)
 }
 
-fn place(parameter: &Parameter, tensor: NamedTensor, values: &mut [f32]) -> Result<(), TensorsError> {
+fn place(
+    parameter: &Parameter,
+    tensor: NamedTensor,
+    values: &mut [f32],
+) -> Result<(), TensorsError> {
     let key = || parameter.key.clone();
     // The library has written vectors as (n), (1, n) and (n, 1) over time: ones are not a difference.
-    let plain = |shape: &[usize]| shape.iter().copied().filter(|&n| n != 1).collect::<Vec<_>>();
+    let plain = |shape: &[usize]| {
+        shape
+            .iter()
+            .copied()
+            .filter(|&n| n != 1)
+            .collect::<Vec<_>>()
+    };
     if plain(&tensor.shape) != plain(&parameter.shape) {
         let (found, wanted) = (tensor.shape, parameter.shape.clone());
-        return Err(TensorsError::Shape { key: key(), found, wanted });
+        return Err(TensorsError::Shape {
+            key: key(),
+            found,
+            wanted,
+        });
     }
     if let Some(index) = tensor.values.iter().position(|value| !value.is_finite()) {
         return Err(TensorsError::NotFinite { key: key(), index });

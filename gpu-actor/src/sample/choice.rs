@@ -18,7 +18,12 @@ pub struct Sampling {
 
 impl Default for Sampling {
     fn default() -> Self {
-        Self { temperature: 0.0, top_k: 0, top_p: 1.0, seed: 0 }
+        Self {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            seed: 0,
+        }
     }
 }
 
@@ -60,12 +65,15 @@ impl Sampling {
             return Err(SamplingError::NotFinite(bad));
         }
         if self.temperature == 0.0 {
-            let best = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]).then(b.cmp(&a)));
+            let best =
+                (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]).then(b.cmp(&a)));
             return Ok(best.unwrap_or(0) as u32);
         }
         let mut order: Vec<u32> = (0..logits.len() as u32).collect();
         order.sort_by(|&a, &b| {
-            logits[b as usize].total_cmp(&logits[a as usize]).then(a.cmp(&b))
+            logits[b as usize]
+                .total_cmp(&logits[a as usize])
+                .then(a.cmp(&b))
         });
         if self.top_k > 0 {
             order.truncate(self.top_k);
@@ -118,8 +126,16 @@ mod tests {
     #[test]
     fn top_k_and_top_p_cut_the_tail() {
         let logits = [1.0, 5.0, 4.0, -2.0];
-        let one = Sampling { temperature: 1.0, top_k: 1, ..Sampling::default() };
-        let nucleus = Sampling { temperature: 1.0, top_p: 0.7, ..Sampling::default() };
+        let one = Sampling {
+            temperature: 1.0,
+            top_k: 1,
+            ..Sampling::default()
+        };
+        let nucleus = Sampling {
+            temperature: 1.0,
+            top_p: 0.7,
+            ..Sampling::default()
+        };
         for index in 0..200 {
             assert_eq!(one.choose(&logits, index).unwrap(), 1);
             assert_eq!(nucleus.choose(&logits, index).unwrap(), 1);
@@ -129,10 +145,23 @@ mod tests {
     #[test]
     fn draws_follow_the_distribution_and_the_seed() {
         let logits = [0.0, (3.0f32).ln()];
-        let sampling = |seed| Sampling { temperature: 1.0, seed, ..Sampling::default() };
-        let ones = (0..4000).filter(|&i| sampling(1).choose(&logits, i).unwrap() == 1).count();
-        assert!((2850..3150).contains(&ones), "{ones} of 4000 should be near 3000");
-        let text = |seed| (0..64).map(|i| sampling(seed).choose(&logits, i).unwrap()).collect::<Vec<_>>();
+        let sampling = |seed| Sampling {
+            temperature: 1.0,
+            seed,
+            ..Sampling::default()
+        };
+        let ones = (0..4000)
+            .filter(|&i| sampling(1).choose(&logits, i).unwrap() == 1)
+            .count();
+        assert!(
+            (2850..3150).contains(&ones),
+            "{ones} of 4000 should be near 3000"
+        );
+        let text = |seed| {
+            (0..64)
+                .map(|i| sampling(seed).choose(&logits, i).unwrap())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(text(1), text(1));
         assert_ne!(text(1), text(2));
     }

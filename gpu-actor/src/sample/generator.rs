@@ -25,7 +25,9 @@ pub enum GenerateError {
         vocab: usize,
     },
     /// Longer than the model's context.
-    #[error("{wanted} positions (prompt, virtual tokens and new tokens) exceed the model's context of {context}: shorten the prompt or ask for fewer tokens")]
+    #[error(
+        "{wanted} positions (prompt, virtual tokens and new tokens) exceed the model's context of {context}: shorten the prompt or ask for fewer tokens"
+    )]
     TooLong {
         /// Positions needed.
         wanted: usize,
@@ -69,18 +71,28 @@ impl<'a> Generator<'a> {
             return Err(GenerateError::EmptyPrompt);
         }
         if let Some(&token) = prompt.iter().find(|&&token| token as usize >= shape.vocab) {
-            return Err(GenerateError::UnknownToken { token, vocab: shape.vocab });
+            return Err(GenerateError::UnknownToken {
+                token,
+                vocab: shape.vocab,
+            });
         }
         let layout = stage.adapter(slot).map(|adapter| adapter.layout.clone());
         let virtual_tokens = layout.as_ref().map_or(0, |layout| layout.virtual_tokens());
         let wanted = prompt.len() + virtual_tokens + limit;
         if wanted > shape.max_positions {
-            return Err(GenerateError::TooLong { wanted, context: shape.max_positions });
+            return Err(GenerateError::TooLong {
+                wanted,
+                context: shape.max_positions,
+            });
         }
-        let prefix_tokens =
-            layout.as_ref().and_then(|l| l.prefix.as_ref()).map_or(0, |prefix| prefix.tokens);
-        let prompt_tokens =
-            layout.as_ref().and_then(|l| l.prompt.as_ref()).map_or(0, |prompt| prompt.tokens);
+        let prefix_tokens = layout
+            .as_ref()
+            .and_then(|l| l.prefix.as_ref())
+            .map_or(0, |prefix| prefix.tokens);
+        let prompt_tokens = layout
+            .as_ref()
+            .and_then(|l| l.prompt.as_ref())
+            .map_or(0, |prompt| prompt.tokens);
         let ends = shape.eos.clone();
         let mut generator = Self {
             stage,
@@ -93,8 +105,9 @@ impl<'a> Generator<'a> {
             limit,
             ends,
         };
-        let mut rows: Vec<u32> =
-            (0..prompt_tokens as u32).map(|i| crate::batch::VIRTUAL | i).collect();
+        let mut rows: Vec<u32> = (0..prompt_tokens as u32)
+            .map(|i| crate::batch::VIRTUAL | i)
+            .collect();
         rows.extend_from_slice(prompt);
         generator.read(&rows);
         Ok(generator)

@@ -46,7 +46,13 @@ impl Adapter {
     pub fn new(layout: Arc<Layout>, values: Vec<f32>, seed: u64) -> Self {
         assert_eq!(values.len(), layout.len, "values of another layout");
         let gradient = GradientTree::new(layout.len);
-        Self { layout, values, seed, gradient, derived: Derived::default() }
+        Self {
+            layout,
+            values,
+            seed,
+            gradient,
+            derived: Derived::default(),
+        }
     }
 
     /// The gradient of the last finished step, in the order of the layout.
@@ -59,7 +65,13 @@ impl Adapter {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let derived = self.derived.prefix.len()
-            + self.derived.inverse_norms.iter().flatten().map(|n| 2 * n.len()).sum::<usize>();
+            + self
+                .derived
+                .inverse_norms
+                .iter()
+                .flatten()
+                .map(|n| 2 * n.len())
+                .sum::<usize>();
         ((self.values.len() + derived) * size_of::<f32>()) as u64
             + self.gradient.bytes()
             + self.derived.prefix_gradient.bytes()
@@ -73,18 +85,39 @@ impl Adapter {
 
     fn derive_dora(&mut self, cpu: &Cpu, model: &Model) {
         let dora = |site: &Option<LinearSite>| {
-            matches!(site, Some(LinearSite::LowRank { magnitude: Some(_), .. }))
+            matches!(
+                site,
+                Some(LinearSite::LowRank {
+                    magnitude: Some(_),
+                    ..
+                })
+            )
         };
-        if !self.layout.layers.iter().any(|sites| sites.linear.iter().any(dora)) {
+        if !self
+            .layout
+            .layers
+            .iter()
+            .any(|sites| sites.linear.iter().any(dora))
+        {
             return;
         }
         let layers = self.layout.layers.len();
-        self.derived.inverse_norms.resize_with(layers, Default::default);
-        self.derived.dora_scale.resize_with(layers, Default::default);
+        self.derived
+            .inverse_norms
+            .resize_with(layers, Default::default);
+        self.derived
+            .dora_scale
+            .resize_with(layers, Default::default);
         for (layer, sites) in self.layout.layers.iter().enumerate() {
             for projection in Projection::ALL {
-                let Some(LinearSite::LowRank { a, b, rank, scale, magnitude: Some(m), .. }) =
-                    &sites.linear[projection as usize]
+                let Some(LinearSite::LowRank {
+                    a,
+                    b,
+                    rank,
+                    scale,
+                    magnitude: Some(m),
+                    ..
+                }) = &sites.linear[projection as usize]
                 else {
                     continue;
                 };
@@ -97,14 +130,19 @@ impl Adapter {
                     *norm = 1.0 / *norm;
                 }
                 let magnitude = &self.values[m.clone()];
-                self.derived.dora_scale[layer][projection as usize] =
-                    magnitude.iter().zip(norms.iter()).map(|(m, n)| m * n).collect();
+                self.derived.dora_scale[layer][projection as usize] = magnitude
+                    .iter()
+                    .zip(norms.iter())
+                    .map(|(m, n)| m * n)
+                    .collect();
             }
         }
     }
 
     fn derive_prefix(&mut self, shape: &ModelShape) {
-        let Some(site) = &self.layout.prefix else { return };
+        let Some(site) = &self.layout.prefix else {
+            return;
+        };
         let flat = reparam::prefix(site, &self.values, shape);
         let (kv, width) = (shape.kv_width(), 2 * shape.layers * shape.kv_width());
         self.derived.prefix.resize(flat.len(), 0.0);
@@ -129,7 +167,9 @@ impl Adapter {
 
     /// Ends the optimizer step's gradient: maps derived gradients back to the parameters.
     pub(super) fn close_gradient(&mut self, shape: &ModelShape) {
-        let Some(site) = &self.layout.prefix else { return };
+        let Some(site) = &self.layout.prefix else {
+            return;
+        };
         let (kv, width) = (shape.kv_width(), 2 * shape.layers * shape.kv_width());
         let by_layer = &self.derived.prefix_gradient.total;
         let mut flat = vec![0.0; by_layer.len()];

@@ -1,7 +1,7 @@
 //! Rotary positions and attention of every sequence in the batch, with prefixes and caches.
 
 use kernels::ops::attention::{self, Heads, Prefix, PrefixGradient, Sequence, SequenceGradient};
-use kernels::ops::{rms_norm, rope::RopeTable};
+use kernels::ops::{rms_norm, rope};
 use shared::model::ModelShape;
 
 use super::cache::KeyValueCache;
@@ -20,7 +20,7 @@ fn heads(shape: &ModelShape) -> Heads {
 }
 
 /// Norms q and k per head where the family does, then rotates them in place.
-pub(super) fn rotate_forward(pass: &Pass<'_>, layer: usize, table: &RopeTable, tape: &mut LayerTape) {
+pub(super) fn rotate_forward(pass: &Pass<'_>, layer: usize, tape: &mut LayerTape) {
     let (shape, weights) = (&pass.model.shape, pass.weights(layer));
     let (width, eps) = (shape.head_dim, shape.norm_eps as f32);
     if let (Some(q_norm), Some(k_norm)) = (&weights.q_norm, &weights.k_norm) {
@@ -32,23 +32,17 @@ pub(super) fn rotate_forward(pass: &Pass<'_>, layer: usize, table: &RopeTable, t
         rms_norm::forward(pass.cpu, &tape.k_raw, k_norm, eps, width, &mut tape.k, root);
     }
     let positions = &pass.batch.positions;
-    kernels::ops::rope::rotate(pass.cpu, table, positions, &mut tape.q, width, false);
-    kernels::ops::rope::rotate(pass.cpu, table, positions, &mut tape.k, width, false);
+    rope::rotate(pass.cpu, pass.table, positions, &mut tape.q, width, false);
+    rope::rotate(pass.cpu, pass.table, positions, &mut tape.k, width, false);
 }
 
 /// Reverses [`rotate_forward`] on `work.d_q` and `work.d_k`.
-pub(super) fn rotate_backward(
-    pass: &Pass<'_>,
-    layer: usize,
-    table: &RopeTable,
-    tape: &LayerTape,
-    work: &mut Work,
-) {
+pub(super) fn rotate_backward(pass: &Pass<'_>, layer: usize, tape: &LayerTape, work: &mut Work) {
     let (shape, weights) = (&pass.model.shape, pass.weights(layer));
     let width = shape.head_dim;
     let positions = &pass.batch.positions;
-    kernels::ops::rope::rotate(pass.cpu, table, positions, &mut work.d_q, width, true);
-    kernels::ops::rope::rotate(pass.cpu, table, positions, &mut work.d_k, width, true);
+    rope::rotate(pass.cpu, pass.table, positions, &mut work.d_q, width, true);
+    rope::rotate(pass.cpu, pass.table, positions, &mut work.d_k, width, true);
     if let (Some(q_norm), Some(k_norm)) = (&weights.q_norm, &weights.k_norm) {
         for (d, raw, norm, root) in [
             (&mut work.d_q, &tape.q_raw, q_norm, &tape.q_root),
@@ -95,8 +89,14 @@ fn sequences<'a>(
     let mut list = Vec::with_capacity(pass.batch.sequences.len());
     for (index, sequence) in pass.batch.sequences.iter().enumerate() {
         let (keys, values) = match caches {
-            Some(caches) => (&caches[index].keys[layer][..], &caches[index].values[layer][..]),
-            None => (rows_of(k, &sequence.rows, kv), rows_of(v, &sequence.rows, kv)),
+            Some(caches) => (
+                &caches[index].keys[layer][..],
+                &caches[index].values[layer][..],
+            ),
+            None => (
+                rows_of(k, &sequence.rows, kv),
+                rows_of(v, &sequence.rows, kv),
+            ),
         };
         let slot = pass.batch.jobs[sequence.job].slot;
         let prefix = bank
@@ -143,7 +143,11 @@ pub(super) fn backward(
                 dkeys: &mut p.keys,
                 dvalues: &mut p.values,
             });
-            gradients.push(SequenceGradient { dkeys, dvalues, prefix });
+            gradients.push(SequenceGradient {
+                dkeys,
+                dvalues,
+                prefix,
+            });
         }
         attention::backward(
             pass.cpu,
@@ -175,7 +179,11 @@ fn prefix_partials(pass: &Pass<'_>, bank: &Bank, kv: usize) -> Vec<Option<Prefix
             let adapter = bank.get(pass.batch.jobs[sequence.job].slot)?.as_ref()?;
             let tokens = adapter.layout.prefix.as_ref()?.tokens;
             let size = sequence.rows.len().div_ceil(BLOCK) * tokens * kv;
-            Some(PrefixPartial { tokens, keys: vec![0.0; size], values: vec![0.0; size] })
+            Some(PrefixPartial {
+                tokens,
+                keys: vec![0.0; size],
+                values: vec![0.0; size],
+            })
         })
         .collect()
 }
@@ -188,7 +196,9 @@ fn add_prefix_gradients(
     partials: &[Option<PrefixPartial>],
 ) {
     for (index, job) in pass.batch.jobs.iter().enumerate() {
-        let Some(adapter) = bank.get_mut(job.slot).and_then(Option::as_mut) else { continue };
+        let Some(adapter) = bank.get_mut(job.slot).and_then(Option::as_mut) else {
+            continue;
+        };
         let own: Vec<&PrefixPartial> = pass
             .batch
             .sequences
@@ -197,16 +207,32 @@ fn add_prefix_gradients(
             .filter(|(sequence, _)| sequence.job == index)
             .filter_map(|(_, partial)| partial.as_ref())
             .collect();
-        let Some(tokens) = own.first().map(|partial| partial.tokens) else { continue };
+        let Some(tokens) = own.first().map(|partial| partial.tokens) else {
+            continue;
+        };
         let size = tokens * kv;
         let blocks = |pick: fn(&PrefixPartial) -> &Vec<f32>| -> Vec<&[f32]> {
-            own.iter().flat_map(|partial| pick(partial).chunks(size)).collect()
+            own.iter()
+                .flat_map(|partial| pick(partial).chunks(size))
+                .collect()
         };
         let gradient = &mut adapter.derived.prefix_gradient;
         let (keys, values) = (blocks(|p| &p.keys), blocks(|p| &p.values));
         let keys_at = 2 * layer * size..(2 * layer + 1) * size;
         let values_at = (2 * layer + 1) * size..(2 * layer + 2) * size;
-        sums::partials(pass.cpu, job, &keys, size, gradient.slot(&keys_at, job.last));
-        sums::partials(pass.cpu, job, &values, size, gradient.slot(&values_at, job.last));
+        sums::partials(
+            pass.cpu,
+            job,
+            &keys,
+            size,
+            gradient.slot(&keys_at, job.last),
+        );
+        sums::partials(
+            pass.cpu,
+            job,
+            &values,
+            size,
+            gradient.slot(&values_at, job.last),
+        );
     }
 }

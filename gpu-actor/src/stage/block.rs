@@ -6,7 +6,7 @@
 //! `(rows, intermediate)`. Backward takes the gradient of `out` and returns that of `h` in the same buffer; the
 //! backbone is frozen, so its weights have none.
 
-use kernels::ops::{elementwise, rms_norm, rope, swiglu};
+use kernels::ops::{elementwise, rms_norm, swiglu};
 use shared::model::Projection;
 
 use super::attend;
@@ -21,7 +21,6 @@ pub(super) fn forward(
     pass: &Pass<'_>,
     bank: &Bank,
     layer: usize,
-    table: &rope::RopeTable,
     hidden: &mut [f32],
     tape: &mut LayerTape,
     work: &mut Work,
@@ -31,29 +30,70 @@ pub(super) fn forward(
     let (width, eps) = (shape.hidden, shape.norm_eps as f32);
     tape.residual.copy_from_slice(hidden);
     let norm = &weights.attention_norm;
-    rms_norm::forward(pass.cpu, hidden, norm, eps, width, &mut work.normed, &mut tape.attention_root);
+    rms_norm::forward(
+        pass.cpu,
+        hidden,
+        norm,
+        eps,
+        width,
+        &mut work.normed,
+        &mut tape.attention_root,
+    );
     let LayerTape { q, k, v, sites, .. } = tape;
     let mut outputs = [(Projection::Q, q), (Projection::K, k), (Projection::V, v)];
     linear::forward(pass, bank, layer, &work.normed, &mut outputs, sites);
-    attend::rotate_forward(pass, layer, table, tape);
+    attend::rotate_forward(pass, layer, tape);
     attend::forward(pass, bank, layer, tape, caches);
     let mut outputs = [(Projection::O, &mut work.sub_output)];
-    linear::forward(pass, bank, layer, &tape.attended, &mut outputs, &mut tape.sites);
+    linear::forward(
+        pass,
+        bank,
+        layer,
+        &tape.attended,
+        &mut outputs,
+        &mut tape.sites,
+    );
     let tape_b = &mut tape.attention_bottleneck;
-    bottleneck::forward(pass, bank, layer, Half::Attention, &work.normed, &mut work.sub_output, tape_b);
+    bottleneck::forward(
+        pass,
+        bank,
+        layer,
+        Half::Attention,
+        &work.normed,
+        &mut work.sub_output,
+        tape_b,
+    );
     elementwise::add(pass.cpu, hidden, &work.sub_output);
 
     tape.middle.copy_from_slice(hidden);
     let norm = &weights.feed_forward_norm;
-    rms_norm::forward(pass.cpu, hidden, norm, eps, width, &mut work.normed, &mut tape.feed_forward_root);
-    let LayerTape { gate, up, sites, .. } = tape;
+    rms_norm::forward(
+        pass.cpu,
+        hidden,
+        norm,
+        eps,
+        width,
+        &mut work.normed,
+        &mut tape.feed_forward_root,
+    );
+    let LayerTape {
+        gate, up, sites, ..
+    } = tape;
     let mut outputs = [(Projection::Gate, gate), (Projection::Up, up)];
     linear::forward(pass, bank, layer, &work.normed, &mut outputs, sites);
     swiglu::forward(pass.cpu, &tape.gate, &tape.up, &mut work.act);
     let mut outputs = [(Projection::Down, &mut work.sub_output)];
     linear::forward(pass, bank, layer, &work.act, &mut outputs, &mut tape.sites);
     let tape_b = &mut tape.feed_forward_bottleneck;
-    bottleneck::forward(pass, bank, layer, Half::FeedForward, &work.normed, &mut work.sub_output, tape_b);
+    bottleneck::forward(
+        pass,
+        bank,
+        layer,
+        Half::FeedForward,
+        &work.normed,
+        &mut work.sub_output,
+        tape_b,
+    );
     elementwise::add(pass.cpu, hidden, &work.sub_output);
 }
 
@@ -64,13 +104,12 @@ pub(super) fn backward(
     pass: &Pass<'_>,
     bank: &mut Bank,
     layer: usize,
-    table: &rope::RopeTable,
     tape: &mut LayerTape,
     work: &mut Work,
     needed: bool,
 ) {
     feed_forward_backward(pass, bank, layer, tape, work);
-    attention_backward(pass, bank, layer, table, tape, work, needed);
+    attention_backward(pass, bank, layer, tape, work, needed);
 }
 
 fn feed_forward_backward(
@@ -84,7 +123,15 @@ fn feed_forward_backward(
     let (width, norm) = (shape.hidden, &weights.feed_forward_norm);
     let eps = shape.norm_eps as f32;
     let root = &mut work.unused_root;
-    rms_norm::forward(pass.cpu, &tape.middle, norm, eps, width, &mut work.normed, root);
+    rms_norm::forward(
+        pass.cpu,
+        &tape.middle,
+        norm,
+        eps,
+        width,
+        &mut work.normed,
+        root,
+    );
     swiglu::forward(pass.cpu, &tape.gate, &tape.up, &mut work.act);
     work.d_sub.copy_from_slice(&work.d_hidden);
     let tape_b = &tape.feed_forward_bottleneck;
@@ -92,23 +139,47 @@ fn feed_forward_backward(
     let beside = bottleneck::backward(pass, bank, layer, half, &work.normed, d_sub, tape_b);
     let mut d_outputs = [(Projection::Down, &mut work.d_sub)];
     let d_act = Some(&mut work.d_act[..]);
-    linear_reverse::backward(pass, bank, layer, &work.act, &mut d_outputs, d_act, &tape.sites);
+    linear_reverse::backward(
+        pass,
+        bank,
+        layer,
+        &work.act,
+        &mut d_outputs,
+        d_act,
+        &tape.sites,
+    );
     let (d_gate, d_up) = (&mut work.d_gate, &mut work.d_up);
     swiglu::backward(pass.cpu, &work.d_act, &tape.gate, &tape.up, d_gate, d_up);
     let mut d_outputs = [(Projection::Gate, d_gate), (Projection::Up, d_up)];
     let d_normed = Some(&mut work.d_sub[..]);
-    linear_reverse::backward(pass, bank, layer, &work.normed, &mut d_outputs, d_normed, &tape.sites);
+    linear_reverse::backward(
+        pass,
+        bank,
+        layer,
+        &work.normed,
+        &mut d_outputs,
+        d_normed,
+        &tape.sites,
+    );
     Beside::add_all(pass.cpu, &beside, &mut work.d_sub, width);
     let root = &tape.feed_forward_root;
     let (d_sub, d_hidden) = (&work.d_sub, &mut work.d_hidden);
-    rms_norm::backward(pass.cpu, d_sub, &tape.middle, norm, root, width, d_hidden, true);
+    rms_norm::backward(
+        pass.cpu,
+        d_sub,
+        &tape.middle,
+        norm,
+        root,
+        width,
+        d_hidden,
+        true,
+    );
 }
 
 fn attention_backward(
     pass: &Pass<'_>,
     bank: &mut Bank,
     layer: usize,
-    table: &rope::RopeTable,
     tape: &mut LayerTape,
     work: &mut Work,
     needed: bool,
@@ -117,7 +188,15 @@ fn attention_backward(
     let (width, norm) = (shape.hidden, &weights.attention_norm);
     let eps = shape.norm_eps as f32;
     let root = &mut work.unused_root;
-    rms_norm::forward(pass.cpu, &tape.residual, norm, eps, width, &mut work.normed, root);
+    rms_norm::forward(
+        pass.cpu,
+        &tape.residual,
+        norm,
+        eps,
+        width,
+        &mut work.normed,
+        root,
+    );
     work.d_sub.copy_from_slice(&work.d_hidden);
     let tape_b = &tape.attention_bottleneck;
     let (half, d_sub) = (Half::Attention, &mut work.d_sub);
@@ -125,18 +204,46 @@ fn attention_backward(
     let mut d_attended = std::mem::take(&mut work.d_attended);
     let mut d_outputs = [(Projection::O, &mut work.d_sub)];
     let dx = Some(&mut d_attended[..]);
-    linear_reverse::backward(pass, bank, layer, &tape.attended, &mut d_outputs, dx, &tape.sites);
+    linear_reverse::backward(
+        pass,
+        bank,
+        layer,
+        &tape.attended,
+        &mut d_outputs,
+        dx,
+        &tape.sites,
+    );
     attend::backward(pass, bank, layer, tape, &d_attended, work);
     work.d_attended = d_attended;
-    attend::rotate_backward(pass, layer, table, tape, work);
-    let mut d_outputs =
-        [(Projection::Q, &mut work.d_q), (Projection::K, &mut work.d_k), (Projection::V, &mut work.d_v)];
+    attend::rotate_backward(pass, layer, tape, work);
+    let mut d_outputs = [
+        (Projection::Q, &mut work.d_q),
+        (Projection::K, &mut work.d_k),
+        (Projection::V, &mut work.d_v),
+    ];
     let dx = needed.then_some(&mut work.d_sub[..]);
-    linear_reverse::backward(pass, bank, layer, &work.normed, &mut d_outputs, dx, &tape.sites);
+    linear_reverse::backward(
+        pass,
+        bank,
+        layer,
+        &work.normed,
+        &mut d_outputs,
+        dx,
+        &tape.sites,
+    );
     if needed {
         Beside::add_all(pass.cpu, &beside, &mut work.d_sub, width);
         let root = &tape.attention_root;
         let (d_sub, d_hidden) = (&work.d_sub, &mut work.d_hidden);
-        rms_norm::backward(pass.cpu, d_sub, &tape.residual, norm, root, width, d_hidden, true);
+        rms_norm::backward(
+            pass.cpu,
+            d_sub,
+            &tape.residual,
+            norm,
+            root,
+            width,
+            d_hidden,
+            true,
+        );
     }
 }

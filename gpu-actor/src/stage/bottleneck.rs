@@ -24,7 +24,12 @@ pub(super) enum Half {
     FeedForward,
 }
 
-fn site<'a>(bank: &'a Bank, job: &JobSlice, layer: usize, half: Half) -> Option<(&'a Adapter, &'a BottleneckSite)> {
+fn site<'a>(
+    bank: &'a Bank,
+    job: &JobSlice,
+    layer: usize,
+    half: Half,
+) -> Option<(&'a Adapter, &'a BottleneckSite)> {
     let adapter = bank.get(job.slot)?.as_ref()?;
     let sites = &adapter.layout.layers[layer];
     let site = match half {
@@ -56,14 +61,24 @@ pub(super) fn forward(
     tape.inputs.clear();
     tape.inner.clear();
     for job in &pass.batch.jobs {
-        let Some((adapter, site)) = site(bank, job, layer, half) else { continue };
+        let Some((adapter, site)) = site(bank, job, layer, half) else {
+            continue;
+        };
         let rows = job.rows.len();
         let y = rows_of_mut(y, &job.rows, hidden);
         let mut inner = vec![0.0; rows * site.size];
-        let input = if site.parallel { rows_of(normed, &job.rows, hidden) } else { &*y };
+        let input = if site.parallel {
+            rows_of(normed, &job.rows, hidden)
+        } else {
+            &*y
+        };
         let down = part(adapter, &site.down, rows, site.size);
         thin::shrink(pass.cpu, &[down], input, hidden, &mut inner);
-        elementwise::add_bias(pass.cpu, &mut inner, &adapter.values[site.down_bias.clone()]);
+        elementwise::add_bias(
+            pass.cpu,
+            &mut inner,
+            &adapter.values[site.down_bias.clone()],
+        );
         if pass.training {
             if !site.parallel {
                 tape.inputs.extend_from_slice(y);
@@ -79,7 +94,13 @@ pub(super) fn forward(
 
 fn part<'a>(adapter: &'a Adapter, matrix: &Range<usize>, rows: usize, size: usize) -> Part<'a> {
     let matrix = &adapter.values[matrix.clone()];
-    Part { rows: 0..rows, rank: size, matrix, scale: 1.0, low: 0 }
+    Part {
+        rows: 0..rows,
+        rank: size,
+        matrix,
+        scale: 1.0,
+        low: 0,
+    }
 }
 
 /// A parallel adapter's share of the gradient of the sub-layer's normed input.
@@ -93,7 +114,11 @@ impl Beside {
     /// Adds the shares to the rows they belong to; other rows are not touched.
     pub(super) fn add_all(cpu: &Cpu, shares: &[Self], d_normed: &mut [f32], hidden: usize) {
         for share in shares {
-            elementwise::add(cpu, rows_of_mut(d_normed, &share.job_rows, hidden), &share.d_input);
+            elementwise::add(
+                cpu,
+                rows_of_mut(d_normed, &share.job_rows, hidden),
+                &share.d_input,
+            );
         }
     }
 }
@@ -112,7 +137,9 @@ pub(super) fn backward(
     let (mut input_at, mut inner_at) = (0, 0);
     let mut beside = Vec::new();
     for job in &pass.batch.jobs {
-        let Some((adapter, found)) = site(bank, job, layer, half) else { continue };
+        let Some((adapter, found)) = site(bank, job, layer, half) else {
+            continue;
+        };
         let (site, rows) = (found.clone(), job.rows.len());
         let before = &tape.inner[inner_at..inner_at + rows * site.size];
         inner_at += before.len();
@@ -125,7 +152,13 @@ pub(super) fn backward(
         let dy = rows_of_mut(dy, &job.rows, hidden);
         let f = activation(site.non_linearity);
         let mut d_inner = vec![0.0; before.len()];
-        thin::shrink(pass.cpu, &[part(adapter, &site.up, rows, site.size)], dy, hidden, &mut d_inner);
+        thin::shrink(
+            pass.cpu,
+            &[part(adapter, &site.up, rows, site.size)],
+            dy,
+            hidden,
+            &mut d_inner,
+        );
         elementwise::activate_backward(pass.cpu, f, before, &mut d_inner);
         let mut after = before.to_vec();
         elementwise::activate(pass.cpu, f, &mut after);
@@ -134,18 +167,27 @@ pub(super) fn backward(
         let mut d_input = vec![0.0; rows * hidden];
         thin::grow(pass.cpu, &[down], &d_inner, &mut d_input, hidden);
 
-        let gradient = &mut bank[job.slot].as_mut().expect("the site is this adapter's").gradient;
+        let gradient = &mut bank[job.slot]
+            .as_mut()
+            .expect("the site is this adapter's")
+            .gradient;
         let (slot, low) = (gradient.slot(&site.up, job.last), (&after[..], site.size));
         sums::outer(pass.cpu, job, low, (dy, hidden), 1.0, slot);
         let slot = gradient.slot(&site.up_bias, job.last);
         sums::columns(pass.cpu, job, dy, None, hidden, slot);
-        let (slot, low) = (gradient.slot(&site.down, job.last), (&d_inner[..], site.size));
+        let (slot, low) = (
+            gradient.slot(&site.down, job.last),
+            (&d_inner[..], site.size),
+        );
         sums::outer(pass.cpu, job, low, (input, hidden), 1.0, slot);
         let slot = gradient.slot(&site.down_bias, job.last);
         sums::columns(pass.cpu, job, &d_inner, None, site.size, slot);
 
         if site.parallel {
-            beside.push(Beside { job_rows: job.rows.clone(), d_input });
+            beside.push(Beside {
+                job_rows: job.rows.clone(),
+                d_input,
+            });
         } else {
             elementwise::add(pass.cpu, dy, &d_input);
         }

@@ -25,7 +25,12 @@ pub(super) struct Drop {
 pub(super) fn apply(pass: &Pass<'_>, job: &JobSlice, drop: &Drop, rows: &mut [f32], width: usize) {
     let keep = 1.0 / (1.0 - drop.share);
     let mut rest = rows;
-    for sequence in pass.batch.sequences.iter().filter(|s| job.rows.contains(&s.rows.start)) {
+    for sequence in pass
+        .batch
+        .sequences
+        .iter()
+        .filter(|s| job.rows.contains(&s.rows.start))
+    {
         let (own, after) = rest.split_at_mut(sequence.rows.len() * width);
         rest = after;
         // Steps beyond 2^32 would repeat masks; no job lives that long.

@@ -28,13 +28,19 @@ pub(super) struct Slot<'a> {
 impl GradientTree {
     /// Storage for so many values.
     pub(super) fn new(len: usize) -> Self {
-        Self { total: vec![0.0; len], nodes: BTreeMap::new() }
+        Self {
+            total: vec![0.0; len],
+            nodes: BTreeMap::new(),
+        }
     }
 
     /// Where the sums of the parameter at `range` go; `last` when the step ends with this pass.
     pub(super) fn slot(&mut self, range: &Range<usize>, last: bool) -> Slot<'_> {
         let gradient = last.then(|| &mut self.total[range.clone()]);
-        Slot { nodes: self.nodes.entry(range.start).or_default(), gradient }
+        Slot {
+            nodes: self.nodes.entry(range.start).or_default(),
+            gradient,
+        }
     }
 
     /// The same for two parameters of which the first lies before the second.
@@ -54,8 +60,17 @@ impl GradientTree {
         let (before, after) = self.total.split_at_mut(second.start);
         let gradient_a = last.then(|| &mut before[first.clone()]);
         let gradient_b = last.then(|| &mut after[..second.len()]);
-        let a = Slot { nodes: nodes_a, gradient: gradient_a };
-        (a, Slot { nodes: nodes_b, gradient: gradient_b })
+        let a = Slot {
+            nodes: nodes_a,
+            gradient: gradient_a,
+        };
+        (
+            a,
+            Slot {
+                nodes: nodes_b,
+                gradient: gradient_b,
+            },
+        )
     }
 
     /// Forgets a step that was begun and is not to be finished.

@@ -13,6 +13,7 @@
 use std::ops::Range;
 
 use kernels::cpu::Cpu;
+use kernels::ops::rope::RopeTable;
 use kernels::ops::thin::{self, Part};
 use kernels::ops::{elementwise, linear, sparse};
 use shared::model::Projection;
@@ -30,6 +31,7 @@ pub(super) struct Pass<'a> {
     pub(super) cpu: &'a Cpu,
     pub(super) model: &'a Model,
     pub(super) batch: &'a Batch,
+    pub(super) table: &'a RopeTable,
     /// Whether dropout applies and the tape is written for backward.
     pub(super) training: bool,
 }
@@ -43,13 +45,26 @@ impl Pass<'_> {
 /// The adapters of a pass, by [`JobSlice::slot`]; an empty slot is the bare backbone.
 pub(super) type Bank = [Option<Adapter>];
 
-pub(super) fn site<'a>(bank: &'a Bank, job: &JobSlice, layer: usize, p: Projection) -> Option<(&'a Adapter, &'a LinearSite)> {
+pub(super) fn site<'a>(
+    bank: &'a Bank,
+    job: &JobSlice,
+    layer: usize,
+    p: Projection,
+) -> Option<(&'a Adapter, &'a LinearSite)> {
     let adapter = bank.get(job.slot)?.as_ref()?;
-    Some((adapter, adapter.layout.layers[layer].linear[p as usize].as_ref()?))
+    Some((
+        adapter,
+        adapter.layout.layers[layer].linear[p as usize].as_ref()?,
+    ))
 }
 
 /// The vector that scales a job's input to this projection, if its method does that.
-pub(super) fn input_scale<'a>(bank: &'a Bank, job: &JobSlice, layer: usize, p: Projection) -> Option<&'a [f32]> {
+pub(super) fn input_scale<'a>(
+    bank: &'a Bank,
+    job: &JobSlice,
+    layer: usize,
+    p: Projection,
+) -> Option<&'a [f32]> {
     match site(bank, job, layer, p)? {
         (adapter, LinearSite::ScaleInput(range)) => Some(&adapter.values[range.clone()]),
         _ => None,
@@ -60,7 +75,11 @@ pub(super) fn rows_of<'a>(buffer: &'a [f32], rows: &Range<usize>, width: usize) 
     &buffer[rows.start * width..rows.end * width]
 }
 
-pub(super) fn rows_of_mut<'a>(buffer: &'a mut [f32], rows: &Range<usize>, width: usize) -> &'a mut [f32] {
+pub(super) fn rows_of_mut<'a>(
+    buffer: &'a mut [f32],
+    rows: &Range<usize>,
+    width: usize,
+) -> &'a mut [f32] {
     &mut buffer[rows.start * width..rows.end * width]
 }
 
@@ -73,7 +92,10 @@ pub(super) fn split_runs<'a>(
 ) -> (Vec<Range<usize>>, Vec<&'a JobSlice>) {
     let (mut plain, mut scaled): (Vec<Range<usize>>, Vec<_>) = (Vec::new(), Vec::new());
     for job in &pass.batch.jobs {
-        if projections.iter().any(|&p| input_scale(bank, job, layer, p).is_some()) {
+        if projections
+            .iter()
+            .any(|&p| input_scale(bank, job, layer, p).is_some())
+        {
             scaled.push(job);
         } else if let Some(run) = plain.last_mut().filter(|run| run.end == job.rows.start) {
             run.end = job.rows.end;
@@ -114,7 +136,12 @@ pub(super) fn forward(
             if let Some(scale) = input_scale(bank, job, layer, *p) {
                 elementwise::scale_columns(pass.cpu, &mut input, scale);
             }
-            linear::forward(pass.cpu, &input, weight, rows_of_mut(y, &job.rows, weight.rows()));
+            linear::forward(
+                pass.cpu,
+                &input,
+                weight,
+                rows_of_mut(y, &job.rows, weight.rows()),
+            );
         }
     }
     for (p, y) in outputs {
@@ -140,7 +167,13 @@ fn aggregate(
     for job in &pass.batch.jobs {
         let y = rows_of_mut(y, &job.rows, out);
         let found = site(bank, job, layer, p);
-        if let Some((adapter, LinearSite::LowRank { magnitude: Some(m), .. })) = found {
+        if let Some((
+            adapter,
+            LinearSite::LowRank {
+                magnitude: Some(m), ..
+            },
+        )) = found
+        {
             let inverse = &adapter.derived.inverse_norms[layer][p as usize];
             elementwise::scale_columns(pass.cpu, y, inverse);
             if pass.training {
@@ -181,12 +214,26 @@ pub(super) struct Pair<'a> {
     pub(super) low: usize,
 }
 
-pub(super) fn pairs<'a>(pass: &Pass<'a>, bank: &Bank, layer: usize, p: Projection) -> Vec<Pair<'a>> {
+pub(super) fn pairs<'a>(
+    pass: &Pass<'a>,
+    bank: &Bank,
+    layer: usize,
+    p: Projection,
+) -> Vec<Pair<'a>> {
     let mut low = 0;
     let mut found = Vec::new();
     for job in &pass.batch.jobs {
-        let Some((adapter, LinearSite::LowRank { a, b, rank, scale, dropout, .. })) =
-            site(bank, job, layer, p)
+        let Some((
+            adapter,
+            LinearSite::LowRank {
+                a,
+                b,
+                rank,
+                scale,
+                dropout,
+                ..
+            },
+        )) = site(bank, job, layer, p)
         else {
             continue;
         };
@@ -197,7 +244,15 @@ pub(super) fn pairs<'a>(pass: &Pass<'a>, bank: &Bank, layer: usize, p: Projectio
             step: job.step,
         });
         let (a, b, rank, scale) = (a.clone(), b.clone(), *rank, *scale);
-        found.push(Pair { job, a, b, rank, scale, drop, low });
+        found.push(Pair {
+            job,
+            a,
+            b,
+            rank,
+            scale,
+            drop,
+            low,
+        });
         low += job.rows.len() * rank;
     }
     found
@@ -217,7 +272,10 @@ fn low_rank(
     tape: &mut SiteTape,
 ) {
     let pairs = pairs(pass, bank, layer, p);
-    let total = pairs.iter().map(|pair| pair.job.rows.len() * pair.rank).sum();
+    let total = pairs
+        .iter()
+        .map(|pair| pair.job.rows.len() * pair.rank)
+        .sum();
     tape.low.resize(total, 0.0);
     if pairs.is_empty() {
         return;
@@ -249,7 +307,13 @@ fn low_rank(
 
 fn down_part<'a>(pair: &Pair<'_>, bank: &'a Bank, rows: Range<usize>, low: usize) -> Part<'a> {
     let matrix = &values(bank, pair.job.slot)[pair.a.clone()];
-    Part { rows, rank: pair.rank, matrix, scale: 1.0, low }
+    Part {
+        rows,
+        rank: pair.rank,
+        matrix,
+        scale: 1.0,
+        low,
+    }
 }
 
 /// The job's rows of the input with dropout applied, `(rows, in)`.

@@ -1,7 +1,7 @@
 //! The exact reverse of [`super::linear`]: gradients of inputs and of every method's parameters.
 
-use kernels::ops::thin::{self, Part};
 use kernels::ops::sparse::{self, Values};
+use kernels::ops::thin::{self, Part};
 use kernels::ops::{elementwise, linear as product};
 use shared::model::Projection;
 
@@ -47,11 +47,30 @@ pub(super) fn backward(
         }
     }
     for job in scaled {
-        let dx = dx.as_deref_mut().map(|dx| rows_of_mut(dx, &job.rows, width));
-        reverse_input(pass, bank, layer, job, rows_of(x, &job.rows, width), d_outputs, dx);
+        let dx = dx
+            .as_deref_mut()
+            .map(|dx| rows_of_mut(dx, &job.rows, width));
+        reverse_input(
+            pass,
+            bank,
+            layer,
+            job,
+            rows_of(x, &job.rows, width),
+            d_outputs,
+            dx,
+        );
     }
     for (p, dy) in d_outputs {
-        reverse_low_rank(pass, bank, layer, *p, (x, width), dy, dx.as_deref_mut(), &sites[*p as usize]);
+        reverse_low_rank(
+            pass,
+            bank,
+            layer,
+            *p,
+            (x, width),
+            dy,
+            dx.as_deref_mut(),
+            &sites[*p as usize],
+        );
         reverse_sparse(pass, bank, layer, *p, (x, width), dy, dx.as_deref_mut());
     }
 }
@@ -68,12 +87,14 @@ fn reverse_output(
     let out = pass.weights(layer).projection(p).rows();
     let mut saved = 0;
     for job in &pass.batch.jobs {
-        let Some((adapter, found)) = site(bank, job, layer, p) else { continue };
+        let Some((adapter, found)) = site(bank, job, layer, p) else {
+            continue;
+        };
         let found = found.clone();
         let derived = match found {
-            LinearSite::LowRank { magnitude: Some(_), .. } => {
-                adapter.derived.dora_scale[layer][p as usize].clone()
-            }
+            LinearSite::LowRank {
+                magnitude: Some(_), ..
+            } => adapter.derived.dora_scale[layer][p as usize].clone(),
             LinearSite::ScaleOutput(ref range) => adapter.values[range.clone()].to_vec(),
             _ => Vec::new(),
         };
@@ -85,7 +106,10 @@ fn reverse_output(
                 sums::columns(pass.cpu, job, dy, None, out, slot);
             }
             LinearSite::ScaleOutput(range)
-            | LinearSite::LowRank { magnitude: Some(range), .. } => {
+            | LinearSite::LowRank {
+                magnitude: Some(range),
+                ..
+            } => {
                 let outputs = &tape.outputs[saved..saved + dy.len()];
                 saved += dy.len();
                 let slot = adapter.gradient.slot(&range, job.last);
@@ -113,9 +137,17 @@ fn reverse_input(
     for (p, dy) in d_outputs {
         let weight = pass.weights(layer).projection(*p);
         let mut d_input = vec![0.0; x.len()];
-        product::backward(pass.cpu, rows_of(dy, &job.rows, weight.rows()), weight, &mut d_input, false);
+        product::backward(
+            pass.cpu,
+            rows_of(dy, &job.rows, weight.rows()),
+            weight,
+            &mut d_input,
+            false,
+        );
         if let Some(scale) = input_scale(bank, job, layer, *p).map(<[f32]>::to_vec) {
-            let adapter = bank[job.slot].as_mut().expect("the scale is this adapter's");
+            let adapter = bank[job.slot]
+                .as_mut()
+                .expect("the scale is this adapter's");
             if let Some(LinearSite::ScaleInput(range)) =
                 adapter.layout.layers[layer].linear[*p as usize].clone()
             {
@@ -130,7 +162,10 @@ fn reverse_input(
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "a site's reverse needs both sides of the product")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a site's reverse needs both sides of the product"
+)]
 fn reverse_low_rank(
     pass: &Pass<'_>,
     bank: &mut Bank,
@@ -138,7 +173,7 @@ fn reverse_low_rank(
     p: Projection,
     (x, width): (&[f32], usize),
     dy: &[f32],
-    mut dx: Option<&mut [f32]>,
+    dx: Option<&mut [f32]>,
     tape: &SiteTape,
 ) {
     let out = pass.weights(layer).projection(p).rows();
@@ -159,7 +194,7 @@ fn reverse_low_rank(
         })
         .collect();
     thin::shrink(pass.cpu, &ups, dy, out, &mut d_low);
-    if let Some(dx) = dx.as_deref_mut() {
+    if let Some(dx) = dx {
         let downs: Vec<Part<'_>> = pairs
             .iter()
             .filter(|pair| pair.drop.is_none())
@@ -178,10 +213,18 @@ fn reverse_low_rank(
     }
     for pair in &pairs {
         let low = pair.low..pair.low + pair.job.rows.len() * pair.rank;
-        let dropped = pair.drop.is_some().then(|| dropped_input(pass, pair, x, width));
-        let input = dropped.as_deref().unwrap_or_else(|| rows_of(x, &pair.job.rows, width));
+        let dropped = pair
+            .drop
+            .is_some()
+            .then(|| dropped_input(pass, pair, x, width));
+        let input = dropped
+            .as_deref()
+            .unwrap_or_else(|| rows_of(x, &pair.job.rows, width));
         let dy = rows_of(dy, &pair.job.rows, out);
-        let gradient = &mut bank[pair.job.slot].as_mut().expect("a pair has an adapter").gradient;
+        let gradient = &mut bank[pair.job.slot]
+            .as_mut()
+            .expect("a pair has an adapter")
+            .gradient;
         let left = (&d_low[low.clone()], pair.rank);
         let slot = gradient.slot(&pair.a, pair.job.last);
         sums::outer(pass.cpu, pair.job, left, (input, width), 1.0, slot);
@@ -209,8 +252,17 @@ fn grow_dropped(
         scale: 1.0,
         low: 0,
     };
-    thin::grow(pass.cpu, &[part], &d_low[pair.low..][..rows * pair.rank], &mut d_input, width);
-    let drop = pair.drop.as_ref().expect("only pairs with dropout come here");
+    thin::grow(
+        pass.cpu,
+        &[part],
+        &d_low[pair.low..][..rows * pair.rank],
+        &mut d_input,
+        width,
+    );
+    let drop = pair
+        .drop
+        .as_ref()
+        .expect("only pairs with dropout come here");
     dropout::apply(pass, pair.job, drop, &mut d_input, width);
     elementwise::add(pass.cpu, rows_of_mut(dx, &pair.job.rows, width), &d_input);
 }
@@ -234,12 +286,25 @@ fn reverse_sparse(
         let (x, dy) = (rows_of(x, &job.rows, width), rows_of(dy, &job.rows, out));
         if let Some(dx) = dx.as_deref_mut() {
             let values = &adapter.values[range.clone()];
-            sparse::backward(pass.cpu, &pattern, values, dy, rows_of_mut(dx, &job.rows, width));
+            sparse::backward(
+                pass.cpu,
+                &pattern,
+                values,
+                dy,
+                rows_of_mut(dx, &job.rows, width),
+            );
         }
         let adapter = bank[job.slot].as_mut().expect("the site is this adapter's");
         let (blocks, first_block) = (sums::blocks(job), job.first_block);
         let Slot { nodes, gradient } = adapter.gradient.slot(&range, job.last);
-        let values = Values { first_block, blocks: &blocks, x, dy, nodes, gradient };
+        let values = Values {
+            first_block,
+            blocks: &blocks,
+            x,
+            dy,
+            nodes,
+            gradient,
+        };
         sparse::gradient(pass.cpu, &pattern, values);
     }
 }

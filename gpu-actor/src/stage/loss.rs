@@ -32,8 +32,9 @@ pub(super) struct Labelled {
 pub(super) fn compute(pass: &Pass<'_>, bank: &mut Bank, hidden: &[f32]) -> Labelled {
     let (model, batch) = (pass.model, pass.batch);
     let (width, eps) = (model.shape.hidden, model.shape.norm_eps as f32);
-    let rows: Vec<usize> =
-        (0..batch.rows()).filter(|&row| batch.targets[row] != NO_TARGET).collect();
+    let rows: Vec<usize> = (0..batch.rows())
+        .filter(|&row| batch.targets[row] != NO_TARGET)
+        .collect();
     let count = rows.len();
     let mut x = Vec::with_capacity(count * width);
     for &row in &rows {
@@ -67,7 +68,12 @@ pub(super) fn compute(pass: &Pass<'_>, bank: &mut Bank, hidden: &[f32]) -> Label
         let d = &mut d_hidden;
         rms_norm::backward(pass.cpu, &d_normed, &x, norm, &root, width, d, false);
     }
-    Labelled { rows, losses, correct, d_hidden }
+    Labelled {
+        rows,
+        losses,
+        correct,
+        d_hidden,
+    }
 }
 
 /// A run of labelled rows `[from, to)`; `job` is set when that job adapts the head.
@@ -85,7 +91,11 @@ fn runs<'a>(batch: &'a Batch, bank: &Bank, rows: &[usize]) -> Vec<Run<'a>> {
     let mut list: Vec<Run<'a>> = Vec::new();
     let mut from = 0;
     for job in &batch.jobs {
-        let to = from + rows[from..].iter().take_while(|&&row| row < job.rows.end).count();
+        let to = from
+            + rows[from..]
+                .iter()
+                .take_while(|&&row| row < job.rows.end)
+                .count();
         let job = head_site(bank, job).map(|_| job);
         match list.last_mut() {
             Some(run) if run.job.is_none() && job.is_none() => run.to = to,
@@ -97,7 +107,10 @@ fn runs<'a>(batch: &'a Batch, bank: &Bank, rows: &[usize]) -> Vec<Run<'a>> {
     list
 }
 
-#[expect(clippy::too_many_arguments, reason = "the head's results and the job's place")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the head's results and the job's place"
+)]
 fn adapted(
     pass: &Pass<'_>,
     bank: &mut Bank,
@@ -108,12 +121,25 @@ fn adapted(
     correct: &mut [bool],
     dx: Option<&mut [f32]>,
 ) {
-    let adapter = bank[job.slot].as_mut().expect("only adapted jobs come here");
-    let Some(LinearSite::LowRank { a, b, rank, scale, .. }) = adapter.layout.head.clone() else {
+    let adapter = bank[job.slot]
+        .as_mut()
+        .expect("only adapted jobs come here");
+    let Some(LinearSite::LowRank {
+        a, b, rank, scale, ..
+    }) = adapter.layout.head.clone()
+    else {
         unreachable!("only low-rank methods reach the head: JobSpec::problems refuses the others");
     };
-    let (a_values, b_values) = (adapter.values[a.clone()].to_vec(), adapter.values[b.clone()].to_vec());
-    let pair = HeadAdapter { rank, a: &a_values, b: &b_values, scale };
+    let (a_values, b_values) = (
+        adapter.values[a.clone()].to_vec(),
+        adapter.values[b.clone()].to_vec(),
+    );
+    let pair = HeadAdapter {
+        rank,
+        a: &a_values,
+        b: &b_values,
+        scale,
+    };
     let blocks = sums::labelled_blocks(job, rows);
     let sums = pass.training.then(|| {
         let (a, b) = adapter.gradient.slots(&a, &b, job.last);
@@ -140,11 +166,19 @@ pub(super) fn adapt_logits(
 ) {
     let (hidden, vocab) = (pass.model.shape.hidden, pass.model.shape.vocab);
     for (index, row) in wanted.iter().enumerate() {
-        let Some(job) = pass.batch.jobs.iter().find(|job| job.rows.contains(row)) else { continue };
-        let Some(LinearSite::LowRank { a, b, rank, scale, .. }) = head_site(bank, job) else {
+        let Some(job) = pass.batch.jobs.iter().find(|job| job.rows.contains(row)) else {
             continue;
         };
-        let values = &bank[job.slot].as_ref().expect("the site is this adapter's").values;
+        let Some(LinearSite::LowRank {
+            a, b, rank, scale, ..
+        }) = head_site(bank, job)
+        else {
+            continue;
+        };
+        let values = &bank[job.slot]
+            .as_ref()
+            .expect("the site is this adapter's")
+            .values;
         let mut low = vec![0.0; *rank];
         let part = |matrix: &Range<usize>, scale| Part {
             rows: 0..1,
@@ -153,7 +187,10 @@ pub(super) fn adapt_logits(
             scale,
             low: 0,
         };
-        let (x, y) = (&normed[index * hidden..][..hidden], &mut logits[index * vocab..][..vocab]);
+        let (x, y) = (
+            &normed[index * hidden..][..hidden],
+            &mut logits[index * vocab..][..vocab],
+        );
         thin::shrink(pass.cpu, &[part(a, 1.0)], x, hidden, &mut low);
         thin::grow(pass.cpu, &[part(b, *scale)], &low, y, vocab);
     }

@@ -26,8 +26,16 @@ impl OptimizerState {
     /// The state before the first step.
     #[must_use]
     pub fn new(spec: &OptimizerSpec, len: usize) -> Self {
-        let second = if spec.kind == OptimizerKind::AdamW { len } else { 0 };
-        Self { first: vec![0.0; len], second: vec![0.0; second], step: 0 }
+        let second = if spec.kind == OptimizerKind::AdamW {
+            len
+        } else {
+            0
+        };
+        Self {
+            first: vec![0.0; len],
+            second: vec![0.0; second],
+            step: 0,
+        }
     }
 
     /// Bytes held.
@@ -54,7 +62,10 @@ impl Rule {
             AdapterSpec::Lora(lora) => lora.lr_ratio,
             _ => 1.0,
         };
-        Self { spec: spec.clone(), lr_ratio }
+        Self {
+            spec: spec.clone(),
+            lr_ratio,
+        }
     }
 }
 
@@ -80,7 +91,10 @@ pub fn step(
     learning_rate: f64,
 ) -> Result<StepNumbers, String> {
     let name = |adapter: &Adapter, index| {
-        adapter.layout.parameter_at(index).map_or_else(String::new, |p| p.key.clone())
+        adapter
+            .layout
+            .parameter_at(index)
+            .map_or_else(String::new, |p| p.key.clone())
     };
     if let Some(index) = adapter.first_bad_gradient() {
         return Err(format!("gradient of {}", name(adapter, index)));
@@ -101,7 +115,10 @@ pub fn step(
     }
     match kernels::ops::elementwise::first_non_finite(&adapter.values) {
         Some(index) => Err(format!("new value of {}", name(adapter, index))),
-        None => Ok(StepNumbers { gradient_norm, learning_rate }),
+        None => Ok(StepNumbers {
+            gradient_norm,
+            learning_rate,
+        }),
     }
 }
 

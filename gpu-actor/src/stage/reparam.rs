@@ -12,10 +12,16 @@ pub(crate) fn prefix(site: &PrefixSite, values: &[f32], shape: &ModelShape) -> V
     if let Some(direct) = &site.direct {
         return values[direct.clone()].to_vec();
     }
-    let projection = site.projection.as_ref().expect("a prefix is direct or projected");
+    let projection = site
+        .projection
+        .as_ref()
+        .expect("a prefix is direct or projected");
     let inner = inner(projection, site.tokens, values, shape.kv_width());
     let width = 2 * shape.layers * shape.kv_width();
-    let (second, bias) = (&values[projection.second.clone()], &values[projection.second_bias.clone()]);
+    let (second, bias) = (
+        &values[projection.second.clone()],
+        &values[projection.second_bias.clone()],
+    );
     let mut out = vec![0.0; site.tokens * width];
     for (token, row) in out.chunks_mut(width).enumerate() {
         let inner = &inner[token * projection.hidden..][..projection.hidden];
@@ -29,11 +35,17 @@ pub(crate) fn prefix(site: &PrefixSite, values: &[f32], shape: &ModelShape) -> V
 
 /// tanh(W1 E + b1), `(tokens, hidden)`.
 fn inner(site: &ProjectionSite, tokens: usize, values: &[f32], kv: usize) -> Vec<f64> {
-    let (first, bias) = (&values[site.first.clone()], &values[site.first_bias.clone()]);
+    let (first, bias) = (
+        &values[site.first.clone()],
+        &values[site.first_bias.clone()],
+    );
     let embedding = &values[site.embedding.clone()];
     let mut out = vec![0.0; tokens * site.hidden];
     for (token, row) in out.chunks_mut(site.hidden).enumerate() {
-        let input: Vec<f64> = embedding[token * kv..][..kv].iter().map(|&x| f64::from(x)).collect();
+        let input: Vec<f64> = embedding[token * kv..][..kv]
+            .iter()
+            .map(|&x| f64::from(x))
+            .collect();
         for (j, value) in row.iter_mut().enumerate() {
             *value = (dot(&first[j * kv..][..kv], &input) + f64::from(bias[j])).tanh();
         }
@@ -57,7 +69,10 @@ pub(super) fn gradient(
         total[direct.clone()].copy_from_slice(d_prefix);
         return;
     }
-    let p = site.projection.as_ref().expect("a prefix is direct or projected");
+    let p = site
+        .projection
+        .as_ref()
+        .expect("a prefix is direct or projected");
     let (kv, hidden) = (shape.kv_width(), p.hidden);
     let width = 2 * shape.layers * kv;
     let inner = inner(p, site.tokens, values, kv);

@@ -69,7 +69,14 @@ impl Stage {
     pub fn new(model: Arc<Model>, cpu: Cpu) -> Self {
         let table = RopeTable::new(&model.inverse_frequencies(), 0);
         let tape = vec![LayerTape::default(); model.layers.len()];
-        Self { model, cpu, bank: Vec::new(), table, tape, work: Work::default() }
+        Self {
+            model,
+            cpu,
+            bank: Vec::new(),
+            table,
+            tape,
+            work: Work::default(),
+        }
     }
 
     /// The backbone.
@@ -122,8 +129,20 @@ impl Stage {
     /// Forward and backward of a batch: losses returned, gradients added to each job's tree.
     pub fn train(&mut self, batch: &Batch) -> Vec<JobOutcome> {
         let hidden = self.forward(batch, true, None);
-        let Self { model, cpu, bank, .. } = self;
-        let pass = Pass { cpu, model, batch, training: true };
+        let Self {
+            model,
+            cpu,
+            bank,
+            table,
+            ..
+        } = self;
+        let pass = Pass {
+            cpu,
+            model,
+            batch,
+            table,
+            training: true,
+        };
         let labelled = loss::compute(&pass, bank, &hidden);
         self.backward(batch, &labelled);
         for job in batch.jobs.iter().filter(|job| job.last) {
@@ -137,8 +156,20 @@ impl Stage {
     /// Forward only: losses of a batch without dropout and without gradients.
     pub fn evaluate(&mut self, batch: &Batch) -> Vec<JobOutcome> {
         let hidden = self.forward(batch, false, None);
-        let Self { model, cpu, bank, .. } = self;
-        let pass = Pass { cpu, model, batch, training: false };
+        let Self {
+            model,
+            cpu,
+            bank,
+            table,
+            ..
+        } = self;
+        let pass = Pass {
+            cpu,
+            model,
+            batch,
+            table,
+            training: false,
+        };
         let labelled = loss::compute(&pass, bank, &hidden);
         self.outcomes(batch, &labelled)
     }
@@ -162,7 +193,13 @@ impl Stage {
         rms_norm::forward(&self.cpu, &x, norm, eps, width, &mut normed, &mut root);
         let mut out = vec![0.0; wanted.len() * vocab];
         head::logits(&self.cpu, &normed, model.head(), &mut out);
-        let pass = Pass { cpu: &self.cpu, model, batch, training: false };
+        let pass = Pass {
+            cpu: &self.cpu,
+            model,
+            batch,
+            table: &self.table,
+            training: false,
+        };
         loss::adapt_logits(&pass, &self.bank, wanted, &normed, &mut out);
         out
     }
@@ -178,14 +215,28 @@ impl Stage {
         self.table.ensure(batch.reach());
         self.work.resize(batch.rows(), shape);
         let mut hidden = self.embed(batch);
-        let Self { model, cpu, bank, table, tape, work, .. } = self;
-        let pass = Pass { cpu, model, batch, training };
+        let Self {
+            model,
+            cpu,
+            bank,
+            table,
+            tape,
+            work,
+            ..
+        } = self;
+        let pass = Pass {
+            cpu,
+            model,
+            batch,
+            table,
+            training,
+        };
         for layer in 0..model.layers.len() {
             // Without backward one tape serves every block.
             let tape = &mut tape[if training { layer } else { 0 }];
             tape.resize(batch.rows(), &model.shape);
             let caches = caches.as_deref_mut();
-            block::forward(&pass, bank, layer, table, &mut hidden, tape, work, caches);
+            block::forward(&pass, bank, layer, &mut hidden, tape, work, caches);
         }
         hidden
     }
@@ -216,19 +267,35 @@ impl Stage {
 
     fn backward(&mut self, batch: &Batch, labelled: &Labelled) {
         let width = self.model.shape.hidden;
-        let Self { model, cpu, bank, table, tape, work, .. } = self;
+        let Self {
+            model,
+            cpu,
+            bank,
+            table,
+            tape,
+            work,
+            ..
+        } = self;
         work.d_hidden.fill(0.0);
         for (&row, d) in labelled.rows.iter().zip(labelled.d_hidden.chunks(width)) {
             work.d_hidden[row * width..][..width].copy_from_slice(d);
         }
         let prompted = |job: &JobSlice| {
-            bank[job.slot].as_ref().is_some_and(|adapter| adapter.layout.prompt.is_some())
+            bank[job.slot]
+                .as_ref()
+                .is_some_and(|adapter| adapter.layout.prompt.is_some())
         };
         let below = batch.jobs.iter().any(prompted);
-        let pass = Pass { cpu, model, batch, training: true };
+        let pass = Pass {
+            cpu,
+            model,
+            batch,
+            table,
+            training: true,
+        };
         for layer in (0..model.layers.len()).rev() {
             let needed = layer > 0 || below;
-            block::backward(&pass, bank, layer, table, &mut tape[layer], work, needed);
+            block::backward(&pass, bank, layer, &mut tape[layer], work, needed);
         }
         if below {
             prompt_gradients(&pass, bank, &work.d_hidden);
@@ -239,7 +306,11 @@ impl Stage {
         let mut at = 0;
         let mut list = Vec::with_capacity(batch.jobs.len());
         for (index, job) in batch.jobs.iter().enumerate() {
-            let end = at + labelled.rows[at..].iter().take_while(|&&r| r < job.rows.end).count();
+            let end = at
+                + labelled.rows[at..]
+                    .iter()
+                    .take_while(|&&r| r < job.rows.end)
+                    .count();
             let mine = at..end;
             at = end;
             list.push(self.outcome(batch, index, labelled, mine));
@@ -276,22 +347,40 @@ impl Stage {
             if !loss.is_finite() && bad.is_none() {
                 let layer = self.first_bad_layer(row);
                 let (number, start) = (own[sequence].number, own[sequence].rows.start);
-                bad = Some(BadRow { sequence: number, row: row - start, layer });
+                bad = Some(BadRow {
+                    sequence: number,
+                    row: row - start,
+                    layer,
+                });
             }
         }
-        JobOutcome { slot: job.slot, block_losses, sequences, correct, bad }
+        JobOutcome {
+            slot: job.slot,
+            block_losses,
+            sequences,
+            correct,
+            bad,
+        }
     }
 
     /// The first block whose output at a row is not finite, from the tape of the last training pass.
     fn first_bad_layer(&self, row: usize) -> Option<usize> {
         let width = self.model.shape.hidden;
         let bad = |values: &[f32]| {
-            values.get(row * width..(row + 1) * width).is_some_and(|v| v.iter().any(|x| !x.is_finite()))
+            values
+                .get(row * width..(row + 1) * width)
+                .is_some_and(|v| v.iter().any(|x| !x.is_finite()))
         };
         self.tape
             .iter()
             .position(|tape| bad(&tape.residual) || bad(&tape.middle))
-            .map(|layer| if bad(&self.tape[layer].residual) { layer.saturating_sub(1) } else { layer })
+            .map(|layer| {
+                if bad(&self.tape[layer].residual) {
+                    layer.saturating_sub(1)
+                } else {
+                    layer
+                }
+            })
     }
 
     /// Bytes held by adapters, tape and buffers (not the backbone).
@@ -305,8 +394,12 @@ impl Stage {
 fn prompt_gradients(pass: &Pass<'_>, bank: &mut super::linear::Bank, d_hidden: &[f32]) {
     let width = pass.model.shape.hidden;
     for (index, job) in pass.batch.jobs.iter().enumerate() {
-        let Some(adapter) = bank[job.slot].as_mut() else { continue };
-        let Some(site) = adapter.layout.prompt.clone() else { continue };
+        let Some(adapter) = bank[job.slot].as_mut() else {
+            continue;
+        };
+        let Some(site) = adapter.layout.prompt.clone() else {
+            continue;
+        };
         let starts: Vec<usize> = pass
             .batch
             .sequences
@@ -322,7 +415,11 @@ fn prompt_gradients(pass: &Pass<'_>, bank: &mut super::linear::Bank, d_hidden: &
             .iter()
             .map(|block| {
                 let first = starts.contains(&block.start);
-                if first { &d_hidden[block.start * width..][..size] } else { &none[..] }
+                if first {
+                    &d_hidden[block.start * width..][..size]
+                } else {
+                    &none[..]
+                }
             })
             .collect();
         let slot = adapter.gradient.slot(&site.embeddings, job.last);

@@ -14,7 +14,10 @@ use crate::batch::JobSlice;
 /// The job's blocks counted from its first row.
 pub(super) fn blocks(job: &JobSlice) -> Vec<Range<usize>> {
     let first = job.rows.start;
-    job.blocks.iter().map(|block| block.start - first..block.end - first).collect()
+    job.blocks
+        .iter()
+        .map(|block| block.start - first..block.end - first)
+        .collect()
 }
 
 /// Gradient of a low-rank half: sum over tokens of left `(rows, rank)` times right `(rows, width)`, times `scale`.
@@ -29,8 +32,18 @@ pub(super) fn outer(
     let (blocks, first_block) = (blocks(job), job.first_block);
     let Slot { nodes, gradient } = slot;
     let (left_rows, blocks) = (0..job.rows.len(), &blocks[..]);
-    let sum =
-        Outer { first_block, blocks, left_rows, left, rank, right, width, scale, nodes, gradient };
+    let sum = Outer {
+        first_block,
+        blocks,
+        left_rows,
+        left,
+        rank,
+        right,
+        width,
+        scale,
+        nodes,
+        gradient,
+    };
     block_sum::outer(cpu, &mut [sum]);
 }
 
@@ -45,14 +58,31 @@ pub(super) fn columns(
 ) {
     let (blocks, first_block) = (blocks(job), job.first_block);
     let (Slot { nodes, gradient }, blocks) = (slot, &blocks[..]);
-    let sum = Columns { first_block, blocks, values, factors, width, nodes, gradient };
+    let sum = Columns {
+        first_block,
+        blocks,
+        values,
+        factors,
+        width,
+        nodes,
+        gradient,
+    };
     block_sum::columns(cpu, &mut [sum]);
 }
 
 /// Gradient `(width)` given block by block.
 pub(super) fn partials(cpu: &Cpu, job: &JobSlice, parts: &[&[f32]], width: usize, slot: Slot<'_>) {
     let (Slot { nodes, gradient }, first_block) = (slot, job.first_block);
-    block_sum::partials(cpu, &mut [Partials { first_block, parts, width, nodes, gradient }]);
+    block_sum::partials(
+        cpu,
+        &mut [Partials {
+            first_block,
+            parts,
+            width,
+            nodes,
+            gradient,
+        }],
+    );
 }
 
 /// The job's blocks in terms of its labelled rows: block b holds labelled rows `range`, possibly none.
@@ -61,7 +91,11 @@ pub(super) fn labelled_blocks(job: &JobSlice, rows: &[usize]) -> Vec<Range<usize
     job.blocks
         .iter()
         .map(|block| {
-            let end = at + rows[at..].iter().take_while(|&&row| row < block.end).count();
+            let end = at
+                + rows[at..]
+                    .iter()
+                    .take_while(|&&row| row < block.end)
+                    .count();
             let range = at..end;
             at = end;
             range

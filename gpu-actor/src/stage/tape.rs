@@ -116,7 +116,12 @@ impl Work {
         ] {
             buffer.resize(rows * shape.hidden, 0.0);
         }
-        for buffer in [&mut self.act, &mut self.d_act, &mut self.d_gate, &mut self.d_up] {
+        for buffer in [
+            &mut self.act,
+            &mut self.d_act,
+            &mut self.d_gate,
+            &mut self.d_up,
+        ] {
             buffer.resize(rows * ffn, 0.0);
         }
         self.d_attended.resize(rows * q, 0.0);

@@ -39,14 +39,25 @@ pub fn predict(
 ) -> Estimate {
     let rows = tokens_per_pass.max(longest_row) as u64;
     let float = size_of::<f32>() as u64;
-    let low_rank = jobs.iter().map(|(_, layout)| kept_per_row(layout)).max().unwrap_or(0);
+    let low_rank = jobs
+        .iter()
+        .map(|(_, layout)| kept_per_row(layout))
+        .max()
+        .unwrap_or(0);
     let width = 6 * shape.hidden + 4 * shape.intermediate + 4 * shape.q_width();
-    let largest = jobs.iter().map(|(_, layout)| layout.len as u64).max().unwrap_or(0);
+    let largest = jobs
+        .iter()
+        .map(|(_, layout)| layout.len as u64)
+        .max()
+        .unwrap_or(0);
     Estimate {
         backbone,
         tape: rows * (tape::bytes_per_row(shape) + low_rank * float),
         buffers: rows * width as u64 * float + 2 * largest * float,
-        adapters: jobs.iter().map(|(spec, layout)| adapter_bytes(spec, layout)).sum(),
+        adapters: jobs
+            .iter()
+            .map(|(spec, layout)| adapter_bytes(spec, layout))
+            .sum(),
     }
 }
 
@@ -66,14 +77,17 @@ fn kept_per_row(layout: &Layout) -> u64 {
     for sites in &layout.layers {
         for site in sites.linear.iter().flatten() {
             kept += match site {
-                LinearSite::LowRank { rank, magnitude, .. } => {
-                    rank + magnitude.as_ref().map_or(0, |range| range.len())
-                }
+                LinearSite::LowRank {
+                    rank, magnitude, ..
+                } => rank + magnitude.as_ref().map_or(0, |range| range.len()),
                 LinearSite::ScaleOutput(range) => range.len(),
                 LinearSite::ScaleInput(_) | LinearSite::Bias(_) | LinearSite::Sparse { .. } => 0,
             };
         }
-        for site in [&sites.attention, &sites.feed_forward].into_iter().flatten() {
+        for site in [&sites.attention, &sites.feed_forward]
+            .into_iter()
+            .flatten()
+        {
             kept += site.size + site.up_bias.len();
         }
     }

@@ -105,8 +105,11 @@ mod tests {
         for budget in [1, 10, 80, 100, 1000] {
             let passes = passes(&[request(0), request(1)], budget);
             for slot in 0..2 {
-                let slices: Vec<_> =
-                    passes.iter().flat_map(|p| &p.jobs).filter(|j| j.slot == slot).collect();
+                let slices: Vec<_> = passes
+                    .iter()
+                    .flat_map(|p| &p.jobs)
+                    .filter(|j| j.slot == slot)
+                    .collect();
                 let mut block = 0;
                 for slice in &slices {
                     assert_eq!(slice.first_block, block, "budget {budget}");
@@ -117,7 +120,11 @@ mod tests {
             }
             let rows_in: usize = passes.iter().map(Batch::rows).sum();
             assert_eq!(rows_in, 2 * (5 + 70 + 3 + 200 + 9 + 1 + 64 + 7 * 2));
-            assert!(passes.iter().all(|p| p.rows() <= budget || p.sequences.len() == 1));
+            assert!(
+                passes
+                    .iter()
+                    .all(|p| p.rows() <= budget || p.sequences.len() == 1)
+            );
         }
     }
 }

@@ -55,7 +55,9 @@ pub enum PrepareError {
         source: AdapterFileError,
     },
     /// The adapter to start from is of another method.
-    #[error("job {job}: init_from has another method, size or targets than the job's adapter: {found}")]
+    #[error(
+        "job {job}: init_from has another method, size or targets than the job's adapter: {found}"
+    )]
     OtherMethod {
         /// The job.
         job: String,
@@ -124,7 +126,10 @@ pub fn prepare(
     let shape = &around.model.shape;
     let problems = spec.problems(shape);
     if !problems.is_empty() {
-        return Err(PrepareError::Specification { job: job(), problems });
+        return Err(PrepareError::Specification {
+            job: job(),
+            problems,
+        });
     }
     let layout = Arc::new(Layout::new(&spec.adapter, shape, spec.seed));
     let context = shape.max_positions - layout.virtual_tokens();
@@ -136,7 +141,10 @@ pub fn prepare(
         around.tokenizer,
         around.template,
     )
-    .map_err(|source| PrepareError::Data { job: job(), source: Box::new(source) })?;
+    .map_err(|source| PrepareError::Data {
+        job: job(),
+        source: Box::new(source),
+    })?;
     let identity = Identity {
         spec: spec.clone(),
         backbone: around.backbone.to_owned(),
@@ -157,7 +165,15 @@ pub fn prepare(
         None => (None, Vec::new()),
     };
     let values = first_values(spec, around, &layout)?;
-    Ok(Prepared { spec: spec.clone(), layout, values, data, identity, state, skipped })
+    Ok(Prepared {
+        spec: spec.clone(),
+        layout,
+        values,
+        data,
+        identity,
+        state,
+        skipped,
+    })
 }
 
 fn first_values(
@@ -186,7 +202,13 @@ fn first_values(
         },
         _ => Vec::new(),
     };
-    Ok(init::values(layout, around.model, around.cpu, spec.seed, &tokens))
+    Ok(init::values(
+        layout,
+        around.model,
+        around.cpu,
+        spec.seed,
+        &tokens,
+    ))
 }
 
 /// Content hash of the rows a job trains and is measured on.
@@ -212,7 +234,14 @@ impl Session {
     pub fn admit_prepared(&mut self, job: &Prepared) -> Result<(), PrepareError> {
         let (train, eval) = (job.data.train.clone(), job.data.eval.clone());
         let (layout, values) = (job.layout.clone(), job.values.clone());
-        self.admit(job.spec.clone(), layout, values, train, eval, job.state.clone())
-            .map_err(PrepareError::Refused)
+        self.admit(
+            job.spec.clone(),
+            layout,
+            values,
+            train,
+            eval,
+            job.state.clone(),
+        )
+        .map_err(PrepareError::Refused)
     }
 }

@@ -36,13 +36,17 @@ impl Progress {
         self.evaluated_at = Some(self.step);
         self.first_eval.get_or_insert(loss);
         self.last_eval = Some(loss);
-        if self.best_eval.is_none_or(|best| loss < best - spec.min_delta) {
+        if self
+            .best_eval
+            .is_none_or(|best| loss < best - spec.min_delta)
+        {
             self.best_eval = Some(loss);
             self.evals_without_gain = 0;
         } else {
             self.evals_without_gain += 1;
         }
-        spec.patience.is_some_and(|patience| self.evals_without_gain >= patience)
+        spec.patience
+            .is_some_and(|patience| self.evals_without_gain >= patience)
     }
 
     /// Whether held-out rows are due before the next step.
@@ -51,7 +55,9 @@ impl Progress {
         if self.evaluated_at == Some(self.step) {
             return false;
         }
-        let by_steps = spec.every_steps.is_some_and(|every| self.step % every == 0);
+        let by_steps = spec
+            .every_steps
+            .is_some_and(|every| self.step.is_multiple_of(every));
         self.step == 0 || self.step >= total || by_steps
     }
 }
@@ -89,7 +95,11 @@ mod tests {
 
     #[test]
     fn early_stopping_counts_evaluations_without_gain() {
-        let spec = EvalSpec { every_steps: Some(1), patience: Some(2), min_delta: 0.1 };
+        let spec = EvalSpec {
+            every_steps: Some(1),
+            patience: Some(2),
+            min_delta: 0.1,
+        };
         let mut progress = Progress::default();
         assert!(!progress.note_evaluation(&spec, 2.0));
         assert!(!progress.note_evaluation(&spec, 1.95));
@@ -101,7 +111,12 @@ mod tests {
 
     #[test]
     fn the_last_smaller_step_counts() {
-        let spec = TrainSpec { epochs: 2.0, steps: None, batch_size: 4, accumulation: 2 };
+        let spec = TrainSpec {
+            epochs: 2.0,
+            steps: None,
+            batch_size: 4,
+            accumulation: 2,
+        };
         assert_eq!(steps_per_epoch(&spec, 17), 3);
         assert_eq!(total_steps(&spec, 17), 6);
     }

@@ -68,7 +68,11 @@ impl Session {
     /// A session without jobs. `tokens_per_pass` bounds memory and changes no result.
     #[must_use]
     pub fn new(model: Arc<Model>, cpu: Cpu, tokens_per_pass: usize) -> Self {
-        Self { stage: Stage::new(model, cpu), tokens_per_pass, runs: BTreeMap::new() }
+        Self {
+            stage: Stage::new(model, cpu),
+            tokens_per_pass,
+            runs: BTreeMap::new(),
+        }
     }
 
     /// The stage, for sampling between rounds.
@@ -99,7 +103,10 @@ impl Session {
             return Err(format!("a job named {} is already here", spec.name));
         }
         if rows.iter().all(|row| row.trained() == 0) {
-            return Err(format!("job {}: no row has a token that counts in the loss", spec.name));
+            return Err(format!(
+                "job {}: no row has a token that counts in the loss",
+                spec.name
+            ));
         }
         let state = match state {
             Some(state) if state.values.len() == layout.len => state,
@@ -119,7 +126,9 @@ impl Session {
         };
         let total = progress::total_steps(&spec.train, rows.len());
         let finished = state.progress.step >= total;
-        let slot = self.stage.attach(Adapter::new(layout, state.values, spec.seed));
+        let slot = self
+            .stage
+            .attach(Adapter::new(layout, state.values, spec.seed));
         let run = Run {
             slot,
             rows,
@@ -128,7 +137,11 @@ impl Session {
             optimizer: state.optimizer,
             progress: state.progress,
             total,
-            standing: if finished { Standing::Finished(Ending::Complete) } else { Standing::Active },
+            standing: if finished {
+                Standing::Finished(Ending::Complete)
+            } else {
+                Standing::Active
+            },
             spec,
         };
         self.runs.insert(run.spec.name.clone(), run);
@@ -140,7 +153,11 @@ impl Session {
         let run = self.runs.remove(name)?;
         let adapter = self.stage.detach(run.slot)?;
         let (optimizer, progress) = (run.optimizer, run.progress);
-        Some(JobState { values: adapter.values, optimizer, progress })
+        Some(JobState {
+            values: adapter.values,
+            optimizer,
+            progress,
+        })
     }
 
     /// A copy of a job's state, for a checkpoint.
@@ -182,7 +199,9 @@ impl Session {
     /// Whether no job is active.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.runs.values().all(|run| run.standing != Standing::Active)
+        self.runs
+            .values()
+            .all(|run| run.standing != Standing::Active)
     }
 
     /// One optimizer step of every active job, with the evaluations due before and after it.
@@ -210,7 +229,11 @@ impl Session {
 
     fn train_step(&mut self, events: &mut Vec<Event>) {
         let mut requests = Vec::new();
-        for run in self.runs.values().filter(|run| run.standing == Standing::Active) {
+        for run in self
+            .runs
+            .values()
+            .filter(|run| run.standing == Standing::Active)
+        {
             let chosen = progress::step_rows(&run.spec, run.rows.len(), run.progress.step);
             let rows = chosen.iter().map(|&index| &run.rows[index]).collect();
             requests.push(Self::request(&self.stage, run, rows));
@@ -249,8 +272,10 @@ impl Session {
             .filter_map(|name| self.runs.get(name))
             .map(|run| Self::request(&self.stage, run, run.eval_rows.iter().collect()))
             .collect();
-        let mut tallies: BTreeMap<usize, Tally> =
-            requests.iter().map(|request| (request.slot, Tally::of(request))).collect();
+        let mut tallies: BTreeMap<usize, Tally> = requests
+            .iter()
+            .map(|request| (request.slot, Tally::of(request)))
+            .collect();
         for batch in pack::passes(&requests, self.tokens_per_pass) {
             for (job, outcome) in batch.jobs.iter().zip(self.stage.evaluate(&batch)) {
                 if let Some(tally) = tallies.get_mut(&job.slot) {
@@ -259,23 +284,44 @@ impl Session {
             }
         }
         for name in due {
-            let Some(run) = self.runs.get_mut(&name) else { continue };
-            let Some(tally) = tallies.remove(&run.slot) else { continue };
+            let Some(run) = self.runs.get_mut(&name) else {
+                continue;
+            };
+            let Some(tally) = tallies.remove(&run.slot) else {
+                continue;
+            };
             let step = run.progress.step;
             if !tally.loss.is_finite() {
                 let reason = tally.reason("held-out");
                 run.standing = Standing::Quarantined(reason.clone());
-                events.push(Event::Quarantined { job: name, step, reason });
+                events.push(Event::Quarantined {
+                    job: name,
+                    step,
+                    reason,
+                });
                 continue;
             }
             let stop = run.progress.note_evaluation(&run.spec.eval, tally.loss);
             let (accuracy, tokens) = (tally.accuracy(), tally.trained_tokens);
             let loss = tally.loss;
-            events.push(Event::Evaluation { job: name.clone(), step, loss, accuracy, tokens });
+            events.push(Event::Evaluation {
+                job: name.clone(),
+                step,
+                loss,
+                accuracy,
+                tokens,
+            });
             if stop && step < run.total {
                 run.standing = Standing::Finished(Ending::EarlyStopping);
-                events.push(Event::CheckpointDue { job: name.clone(), step });
-                events.push(Event::Finished { job: name, step, why: Ending::EarlyStopping });
+                events.push(Event::CheckpointDue {
+                    job: name.clone(),
+                    step,
+                });
+                events.push(Event::Finished {
+                    job: name,
+                    step,
+                    why: Ending::EarlyStopping,
+                });
             }
         }
     }
@@ -285,8 +331,15 @@ impl Session {
             let step = run.progress.step;
             if run.standing == Standing::Active && step >= run.total {
                 run.standing = Standing::Finished(Ending::Complete);
-                events.push(Event::CheckpointDue { job: name.clone(), step });
-                events.push(Event::Finished { job: name.clone(), step, why: Ending::Complete });
+                events.push(Event::CheckpointDue {
+                    job: name.clone(),
+                    step,
+                });
+                events.push(Event::Finished {
+                    job: name.clone(),
+                    step,
+                    why: Ending::Complete,
+                });
             }
         }
     }
@@ -322,11 +375,17 @@ impl Tally {
     }
 
     fn accuracy(&self) -> f64 {
-        if self.trained_tokens == 0 { 0.0 } else { self.correct as f64 / self.trained_tokens as f64 }
+        if self.trained_tokens == 0 {
+            0.0
+        } else {
+            self.correct as f64 / self.trained_tokens as f64
+        }
     }
 
     fn reason(&self, what: &str) -> String {
-        let Some(bad) = self.bad else { return format!("{what} loss is not finite") };
+        let Some(bad) = self.bad else {
+            return format!("{what} loss is not finite");
+        };
         let place = match bad.layer {
             Some(layer) => format!("first in layer {layer}"),
             None => "at the head".into(),
@@ -362,7 +421,9 @@ fn take_step(stage: &mut Stage, run: &mut Run, tally: Tally, events: &mut Vec<Ev
             run.progress.first_loss.get_or_insert(tally.loss);
             run.progress.last_loss = Some(tally.loss);
             let every = run.spec.checkpoint.every_steps;
-            let due = every > 0 && run.progress.step % every == 0 && run.progress.step < run.total;
+            let due = every > 0
+                && run.progress.step.is_multiple_of(every)
+                && run.progress.step < run.total;
             events.push(Event::Step {
                 job: job.clone(),
                 step: run.progress.step,
@@ -375,7 +436,10 @@ fn take_step(stage: &mut Stage, run: &mut Run, tally: Tally, events: &mut Vec<Ev
                 trained_tokens: tally.trained_tokens,
             });
             if due {
-                events.push(Event::CheckpointDue { job, step: run.progress.step });
+                events.push(Event::CheckpointDue {
+                    job,
+                    step: run.progress.step,
+                });
             }
         }
     }

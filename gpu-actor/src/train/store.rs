@@ -87,8 +87,10 @@ pub fn save(folder: &Path, identity: &Identity, state: &JobState) -> Result<(), 
         return Ok(());
     }
     if target.exists() {
-        fs::remove_dir_all(&target)
-            .map_err(|source| StoreError::Read { path: target.clone(), source })?;
+        fs::remove_dir_all(&target).map_err(|source| StoreError::Read {
+            path: target.clone(),
+            source,
+        })?;
     }
     let bytes = serialize(state);
     let manifest = Manifest {
@@ -107,14 +109,20 @@ pub fn save(folder: &Path, identity: &Identity, state: &JobState) -> Result<(), 
 fn prune(folder: &Path, keep_last: usize) -> Result<(), StoreError> {
     let steps = steps(folder)?;
     for old in steps.iter().rev().skip(keep_last.max(1)) {
-        fs::remove_dir_all(old).map_err(|source| StoreError::Read { path: old.clone(), source })?;
+        fs::remove_dir_all(old).map_err(|source| StoreError::Read {
+            path: old.clone(),
+            source,
+        })?;
     }
     Ok(())
 }
 
 /// Folders of checkpoints, oldest first.
 fn steps(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let error = |source| StoreError::Read { path: folder.to_path_buf(), source };
+    let error = |source| StoreError::Read {
+        path: folder.to_path_buf(),
+        source,
+    };
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -124,7 +132,9 @@ fn steps(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     for entry in entries {
         let entry = entry.map_err(error)?;
         let name = entry.file_name();
-        let step = name.to_str().and_then(|n| n.strip_prefix("step-")?.parse::<u64>().ok());
+        let step = name
+            .to_str()
+            .and_then(|n| n.strip_prefix("step-")?.parse::<u64>().ok());
         list.extend(step.map(|step| (step, entry.path())));
     }
     list.sort();
@@ -175,7 +185,11 @@ fn compare(at: &str, old: &serde_json::Value, new: &serde_json::Value, keys: &mu
             for name in names {
                 let null = &serde_json::Value::Null;
                 let (a, b) = (old.get(name).unwrap_or(null), new.get(name).unwrap_or(null));
-                let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
+                let at = if at.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{at}.{name}")
+                };
                 compare(&at, a, b, keys);
             }
         }
@@ -185,7 +199,8 @@ fn compare(at: &str, old: &serde_json::Value, new: &serde_json::Value, keys: &mu
 }
 
 fn load_one(path: &Path) -> Result<(Manifest, JobState), String> {
-    let text = fs::read_to_string(path.join(MANIFEST)).map_err(|error| format!("{MANIFEST}: {error}"))?;
+    let text =
+        fs::read_to_string(path.join(MANIFEST)).map_err(|error| format!("{MANIFEST}: {error}"))?;
     let manifest: Manifest =
         serde_json::from_str(&text).map_err(|error| format!("{MANIFEST}: {error}"))?;
     if manifest.version != VERSION {
@@ -193,24 +208,35 @@ fn load_one(path: &Path) -> Result<(Manifest, JobState), String> {
     }
     let bytes = fs::read(path.join(STATE)).map_err(|error| format!("{STATE}: {error}"))?;
     if bytes.len() as u64 != manifest.bytes {
-        return Err(format!("{STATE} has {} bytes, the manifest says {}", bytes.len(), manifest.bytes));
+        return Err(format!(
+            "{STATE} has {} bytes, the manifest says {}",
+            bytes.len(),
+            manifest.bytes
+        ));
     }
     if hex(&Sha256::digest(&bytes)) != manifest.sha256 {
         return Err(format!("{STATE} does not have the manifest's sha256"));
     }
     let file = SafeTensors::deserialize(&bytes).map_err(|error| format!("{STATE}: {error}"))?;
     let tensor = |name: &str| -> Result<Vec<f32>, String> {
-        let view = file.tensor(name).map_err(|error| format!("{STATE}: {error}"))?;
+        let view = file
+            .tensor(name)
+            .map_err(|error| format!("{STATE}: {error}"))?;
         let quads = view.data().chunks_exact(4);
-        Ok(quads.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
+        Ok(quads
+            .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+            .collect())
     };
     let optimizer = OptimizerState {
         first: tensor("first_moment")?,
         second: tensor("second_moment")?,
         step: manifest.optimizer_steps,
     };
-    let state =
-        JobState { values: tensor("values")?, optimizer, progress: manifest.progress.clone() };
+    let state = JobState {
+        values: tensor("values")?,
+        optimizer,
+        progress: manifest.progress.clone(),
+    };
     Ok((manifest, state))
 }
 
@@ -223,7 +249,10 @@ fn serialize(state: &JobState) -> Vec<u8> {
     let views = parts.map(|(name, values)| {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let view = TensorView::new(Dtype::F32, vec![values.len()], bytes);
-        (name, view.expect("a vector has as many values as its length"))
+        (
+            name,
+            view.expect("a vector has as many values as its length"),
+        )
     });
     safetensors::serialize(views, None).expect("sound tensors serialize")
 }

@@ -86,7 +86,6 @@ impl JobSpec {
             || "is 0: at least one checkpoint must stay".into(),
         );
     }
-
 }
 
 impl AdapterSpec {
@@ -116,14 +115,14 @@ impl AdapterSpec {
             });
         };
         match self {
-            AdapterSpec::Lora(spec) => {
+            Self::Lora(spec) => {
                 width(found, "adapter.rank", spec.rank, "rank");
                 found.positive("adapter.alpha", spec.alpha());
                 found.positive("adapter.lr_ratio", spec.lr_ratio);
                 found.below_one("adapter.dropout", spec.dropout);
                 found.targets(&spec.targets, !spec.dora, "DoRA");
             }
-            AdapterSpec::Ia3(spec) => {
+            Self::Ia3(spec) => {
                 let targets = found.targets(&spec.targets, false, "IA3");
                 for target in &spec.feedforward {
                     found.when(!targets.contains(target), "adapter.feedforward", || {
@@ -131,18 +130,18 @@ impl AdapterSpec {
                     });
                 }
             }
-            AdapterSpec::Bottleneck(spec) => width(found, "adapter.size", spec.size, "size"),
-            AdapterSpec::Prefix(spec) => {
+            Self::Bottleneck(spec) => width(found, "adapter.size", spec.size, "size"),
+            Self::Prefix(spec) => {
                 tokens(found, "adapter.tokens", spec.tokens);
                 found.when(spec.projection == Some(0), "adapter.projection", || {
                     "is 0: use at least 1, or leave it out".into()
                 });
             }
-            AdapterSpec::Prompt(spec) => tokens(found, "adapter.tokens", spec.tokens),
-            AdapterSpec::BitFit(spec) => {
+            Self::Prompt(spec) => tokens(found, "adapter.tokens", spec.tokens),
+            Self::BitFit(spec) => {
                 found.targets(&spec.targets, false, "BitFit");
             }
-            AdapterSpec::Diff(spec) => {
+            Self::Diff(spec) => {
                 found.positive("adapter.density", spec.density);
                 found.share("adapter.density", spec.density);
                 found.targets(&spec.targets, false, "diff pruning");
