@@ -75,10 +75,14 @@ fn export_all(model: &Path, to: &Path, methods: &[AdapterSpec]) -> Vec<PathBuf> 
     let opened = open(model);
     let mut stage = Stage::new(Arc::clone(&opened), cpu());
     let ids = ids(opened.shape.vocab);
+    let bare = steps::logits(&mut stage, None, &ids);
     let mut folders = Vec::new();
     for (number, spec) in methods.iter().enumerate() {
         let (trainee, layout) = trained(&mut stage, spec);
         let logits = steps::logits(&mut stage, Some(&trainee), &ids);
+        let moved = bare.values.iter().zip(&logits.values);
+        let moved = moved.fold(0.0, |most: f64, (a, b)| (a - b).abs().max(most));
+        assert!(moved > 0.01, "{spec:?} changes nothing worth comparing");
         let values = trainee.values(&stage).to_vec();
         let folder = to.join(format!("adapter-{number}"));
         let base = model.to_str().unwrap();

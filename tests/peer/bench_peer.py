@@ -27,6 +27,7 @@ import time
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 BATCHES = [[93, 81, 60, 77], [64, 43, 277, 66]]
