@@ -11,6 +11,7 @@ use crate::cpu::disjoint::Tile;
 use crate::cpu::isa::Isa;
 use crate::cpu::scratch;
 
+mod dots;
 mod lanes;
 mod strip;
 
@@ -20,7 +21,7 @@ use strip::Place;
 pub(crate) const PANEL: usize = 32;
 
 /// Most rows of any micro-kernel.
-const MOST_ROWS: usize = 12;
+pub(crate) const MOST_ROWS: usize = 12;
 
 /// A matrix inside a slice: element `(i, k)` is at `i * row + k * column`.
 #[derive(Clone, Copy, Debug)]
@@ -149,6 +150,64 @@ pub(crate) fn panels(
                 }
             }
         }
+    }
+}
+
+/// Computes `out (rows, ranks) = scale * x (rows, width) p (ranks, width)^T` as dot products of 16 lanes.
+///
+/// # Panics
+/// When the slices do not fit the shape.
+pub(crate) fn dots(isa: Isa, width: usize, x: &[f32], p: &[f32], scale: f32, out: &mut [f32]) {
+    let (rows, ranks) = (x.len() / width, p.len() / width);
+    assert!(
+        x.len() == rows * width && p.len() == ranks * width && out.len() == rows * ranks,
+        "{} and {} values in rows of {width} do not make {} dots",
+        x.len(),
+        p.len(),
+        out.len()
+    );
+    let tiles = dots::tiles(isa);
+    let (runs, rest) = (width / dots::LANES, width % dots::LANES);
+    let padded = if rest > 0 { dots::LANES } else { 0 };
+    scratch::with((rows + ranks) * padded, |rests| {
+        let (x_rests, p_rests) = rests.split_at_mut(rows * padded);
+        if rest > 0 {
+            pad(x, width, rest, x_rests);
+            pad(p, width, rest, p_rests);
+        }
+        for i in even_cuts(rows, tiles.len()) {
+            for r in even_cuts(ranks, tiles[0].len()) {
+                let rest_at = |rests: &[f32], row: usize| match rest {
+                    0 => std::ptr::null(),
+                    _ => rests[row * dots::LANES..].as_ptr(),
+                };
+                let place = dots::Place {
+                    runs,
+                    width,
+                    x: x[i.start * width..].as_ptr(),
+                    p: p[r.start * width..].as_ptr(),
+                    x_rest: rest_at(x_rests, i.start),
+                    p_rest: rest_at(p_rests, r.start),
+                    out: out[i.start * ranks + r.start..].as_mut_ptr(),
+                    stride: ranks,
+                    scale,
+                };
+                // SAFETY: rows and ranks are cut from what the check above found in the three slices; the rests have
+                // 16 numbers for each; `isa` proves the instructions.
+                unsafe { tiles[i.len() - 1][r.len() - 1](place) };
+            }
+        }
+    });
+}
+
+/// Copies the last `rest` elements of each row, filled up with zeros.
+fn pad(x: &[f32], width: usize, rest: usize, rests: &mut [f32]) {
+    for (to, x) in rests
+        .chunks_exact_mut(dots::LANES)
+        .zip(x.chunks_exact(width))
+    {
+        to[..rest].copy_from_slice(&x[width - rest..]);
+        to[rest..].fill(0.0);
     }
 }
 
