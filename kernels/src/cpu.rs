@@ -13,6 +13,7 @@ pub(crate) mod block_sum;
 pub(crate) mod disjoint;
 pub(crate) mod elementwise;
 pub(crate) mod expand;
+pub(crate) mod head;
 pub mod isa;
 pub(crate) mod math;
 pub(crate) mod micro;

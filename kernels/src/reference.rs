@@ -4,6 +4,7 @@ pub mod attention;
 pub mod block_sum;
 pub mod dora;
 pub mod elementwise;
+pub mod head;
 pub mod linear;
 pub mod optimizer;
 pub mod rms_norm;

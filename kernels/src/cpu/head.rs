@@ -1,0 +1,352 @@
+//! The sweep over the vocabulary: logits, running softmax and the product back, slice by slice.
+//!
+//! A task takes a block of rows and a segment of the vocabulary. The rows lie transposed in panels, so that a slice of
+//! the weight is expanded once, as it lies, and serves both products: `logits^T = W_s x^T` and `sum += e W_s`. Rows are
+//! lanes in between, and no sum runs across lanes.
+//!
+//! Slices and segments depend on the vocabulary alone, so a row's bits do not depend on its company.
+
+use std::ops::Range;
+
+use crate::cpu::Cpu;
+use crate::cpu::disjoint::DisjointMut;
+use crate::cpu::isa::{Isa, isa_dispatch};
+use crate::cpu::micro::{self, PANEL, Strided};
+use crate::cpu::rows;
+use crate::cpu::scratch;
+use crate::cpu::transpose::transpose;
+use crate::weight::Weight;
+
+mod finish;
+mod softmax;
+
+pub(crate) use finish::{Finished, gradient_of_logits};
+use finish::{Tail, combine, finish};
+use softmax::{LANES, Lanes};
+
+/// Segments of the vocabulary with sums of their own: they give tasks when rows are few.
+const SEGMENTS: usize = 4;
+
+const SEGMENT_NUMBERS: [usize; SEGMENTS] = [0, 1, 2, 3];
+
+/// Tokens of a slice: its expanded weights stay in the second-level cache.
+const SLICE: usize = 96;
+
+/// Most panels of rows in a block.
+const BLOCK_PANELS: usize = 3;
+
+/// The low-rank part of an adapted head: it lengthens the rows of `x` and of the weight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Low<'a> {
+    pub(crate) rank: usize,
+    /// `(rows, rank)`, scaled.
+    pub(crate) low: &'a [f32],
+    /// `(rank, vocab)`.
+    pub(crate) b: &'a [f32],
+}
+
+/// What is swept.
+#[derive(Clone, Copy)]
+pub(crate) struct Sweep<'a> {
+    pub(crate) head: &'a Weight,
+    /// `(rows, hidden)`.
+    pub(crate) x: &'a [f32],
+    pub(crate) targets: &'a [u32],
+    pub(crate) low: Option<Low<'a>>,
+}
+
+/// What a sweep makes.
+struct Swept<'a> {
+    /// `(SEGMENTS, rows)`.
+    tails: DisjointMut<'a, Tail>,
+    /// `(SEGMENTS * rows, hidden + rank)`: sums of `e W`, not set for empty segments.
+    sums: Option<DisjointMut<'a, f32>>,
+    /// `(rows, vocab)`.
+    logits: Option<DisjointMut<'a, f32>>,
+}
+
+/// Returns the tokens of a segment.
+fn segment(vocab: usize, segment: usize) -> Range<usize> {
+    let slices = vocab.div_ceil(SLICE);
+    let edge = |segment: usize| vocab.min(slices * segment / SEGMENTS * SLICE);
+    edge(segment)..edge(segment + 1)
+}
+
+impl Sweep<'_> {
+    /// Returns the length of a row with its low-rank part.
+    pub(crate) fn depth(&self) -> usize {
+        self.head.cols() + self.low.map_or(0, |low| low.rank)
+    }
+
+    /// Runs over the vocabulary for all rows, and returns what is known of each row then.
+    ///
+    /// `gradient (rows, depth)` becomes that of the rows of `x`, each with its low-rank part; `logits (rows, vocab)`
+    /// stay what they are.
+    pub(crate) fn run(
+        &self,
+        cpu: &Cpu,
+        coefficients: &[f32],
+        gradient: Option<&mut [f32]>,
+        logits: Option<&mut [f32]>,
+    ) -> Vec<Finished> {
+        let (rows, depth, vocab) = (self.targets.len(), self.depth(), self.head.rows());
+        let mut tails = vec![Tail::NONE; SEGMENTS * rows];
+        let mut sums = vec![0.0; gradient.as_ref().map_or(0, |_| SEGMENTS * rows * depth)];
+        self.sweep(
+            cpu,
+            &Swept {
+                tails: DisjointMut::new(&mut tails),
+                sums: (gradient.is_some()).then(|| DisjointMut::matrix(&mut sums, depth)),
+                logits: logits.map(|logits| DisjointMut::matrix(logits, vocab)),
+            },
+        );
+        let finished: Vec<Finished> = (0..rows)
+            .map(|row| {
+                let tails = std::array::from_fn(|segment| tails[segment * rows + row]);
+                finish(tails, coefficients[row])
+            })
+            .collect();
+        if let Some(gradient) = gradient {
+            self.combine(cpu, &finished, &sums, gradient);
+        }
+        finished
+    }
+
+    /// Puts the sums of the segments together.
+    fn combine(&self, cpu: &Cpu, finished: &[Finished], sums: &[f32], gradient: &mut [f32]) {
+        let (rows, depth) = (self.targets.len(), self.depth());
+        let parts = SEGMENT_NUMBERS.map(|number| {
+            let part = &sums[number * rows * depth..(number + 1) * rows * depth];
+            let empty = segment(self.head.rows(), number).is_empty();
+            if empty { &[] } else { part }
+        });
+        let gradient = DisjointMut::matrix(gradient, depth);
+        cpu.for_each(rows, |row| {
+            let mut gradient = gradient.rows(row..row + 1);
+            let token = self.targets[row] as usize;
+            scratch::with(depth, |space| {
+                let (weight, _) = self.slice(cpu.isa(), token..token + 1, space, depth);
+                let parts = parts.map(|part| part.get(row * depth..(row + 1) * depth));
+                let parts = parts.map(Option::unwrap_or_default);
+                combine(cpu.isa(), parts, finished[row], weight, &mut gradient);
+            });
+        });
+    }
+
+    fn sweep(&self, cpu: &Cpu, swept: &Swept<'_>) {
+        let blocks = blocks(self.targets.len());
+        cpu.for_each(blocks.len() * SEGMENTS, |task| {
+            let rows = blocks[task / SEGMENTS].clone();
+            self.task(cpu.isa(), rows, task % SEGMENTS, swept);
+        });
+    }
+
+    fn task(&self, isa: Isa, rows: Range<usize>, number: usize, swept: &Swept<'_>) {
+        let (depth, all) = (self.depth(), self.targets.len());
+        let columns = rows.len().next_multiple_of(PANEL);
+        let tokens = segment(self.head.rows(), number);
+        let mut lanes = self.lanes(&rows, columns);
+        let mut sums = swept
+            .sums
+            .as_ref()
+            .map(|sums| sums.rows(number * all + rows.start..number * all + rows.end));
+        let stride = slice_stride(depth);
+        scratch::with(columns * (depth + SLICE + 1) + SLICE * stride, |scratch| {
+            let (x, scratch) = scratch.split_at_mut(columns * depth);
+            let (logits, scratch) = scratch.split_at_mut(columns * SLICE);
+            let (rescale, space) = scratch.split_at_mut(columns);
+            self.pack(isa, &rows, x);
+            for first in tokens.clone().step_by(SLICE) {
+                let slice = first..tokens.end.min(first + SLICE);
+                let logits = &mut logits[..columns * slice.len()];
+                let (weight, stride) = self.slice(isa, slice.clone(), space, stride);
+                product(isa, weight, stride, x, logits, columns, depth);
+                if let Some(all) = &swept.logits {
+                    store(isa, all, &rows, slice.clone(), logits, columns);
+                }
+                let token = u32::try_from(first).expect("tokens are counted in 32 bits");
+                softmax::slice(isa, logits, columns, token, &mut lanes, rescale);
+                let Some(sums) = &mut sums else { continue };
+                if first > tokens.start {
+                    scale_rows(isa, sums, rescale, depth);
+                }
+                let left = Strided {
+                    slice: logits,
+                    row: 1,
+                    column: columns,
+                };
+                micro::tile(
+                    isa,
+                    rows.len(),
+                    depth,
+                    slice.len(),
+                    left,
+                    weight,
+                    stride,
+                    sums,
+                    depth,
+                    first > tokens.start,
+                );
+            }
+        });
+        let mut tails = swept
+            .tails
+            .part(number * all + rows.start..number * all + rows.end);
+        for (row, tail) in tails.iter_mut().enumerate() {
+            let (lanes, j) = (&lanes[row / LANES], row % LANES);
+            *tail = Tail {
+                best: lanes.best[j],
+                argmax: lanes.argmax[j],
+                others: lanes.others[j],
+                target: lanes.target[j],
+            };
+        }
+    }
+
+    fn lanes(&self, rows: &Range<usize>, columns: usize) -> Vec<Lanes> {
+        let of = |place: usize| {
+            Lanes::new(std::array::from_fn(|j| {
+                let targets = &self.targets[rows.clone()];
+                targets.get(place * LANES + j).copied().unwrap_or(u32::MAX)
+            }))
+        };
+        (0..columns / LANES).map(of).collect()
+    }
+
+    /// Writes rows transposed to panels, each `(depth, PANEL)`.
+    fn pack(&self, isa: Isa, rows: &Range<usize>, panels: &mut [f32]) {
+        let (hidden, depth) = (self.head.cols(), self.depth());
+        let panels = panels.chunks_exact_mut(depth * PANEL);
+        for (panel, first) in panels.zip(rows.clone().step_by(PANEL)) {
+            let width = PANEL.min(rows.end - first);
+            if width < PANEL {
+                panel.fill(0.0);
+            }
+            transpose(
+                isa,
+                width,
+                hidden,
+                &self.x[first * hidden..],
+                hidden,
+                panel,
+                PANEL,
+            );
+            if let Some(Low { rank, low, .. }) = self.low {
+                let panel = &mut panel[hidden * PANEL..];
+                transpose(isa, width, rank, &low[first * rank..], rank, panel, PANEL);
+            }
+        }
+    }
+
+    /// Returns rows of the weight with their low-rank part, and the distance between them: as stored where that serves,
+    /// else expanded to `space`.
+    fn slice<'s>(
+        &'s self,
+        isa: Isa,
+        tokens: Range<usize>,
+        space: &'s mut [f32],
+        stride: usize,
+    ) -> (&'s [f32], usize) {
+        let (hidden, depth) = (self.head.cols(), self.depth());
+        if let (Some(values), true) = (self.head.as_f32(), stride == hidden) {
+            return (&values[tokens.start * hidden..tokens.end * hidden], hidden);
+        }
+        rows::expand(
+            isa,
+            self.head.stored(),
+            tokens.clone(),
+            hidden,
+            space,
+            stride,
+        );
+        if let Some(Low { b, .. }) = self.low {
+            for (to, token) in space.chunks_exact_mut(stride).zip(tokens) {
+                let column = b[token..].iter().step_by(self.head.rows());
+                for (to, b) in to[hidden..depth].iter_mut().zip(column) {
+                    *to = *b;
+                }
+            }
+        }
+        (space, stride)
+    }
+}
+
+/// Cuts rows into even blocks of whole panels, but for the last.
+fn blocks(rows: usize) -> Vec<Range<usize>> {
+    let panels = rows.div_ceil(PANEL);
+    let count = panels.div_ceil(BLOCK_PANELS);
+    let edge = |block: usize| rows.min(panels * block / count * PANEL);
+    (0..count)
+        .map(|block| edge(block)..edge(block + 1))
+        .collect()
+}
+
+/// Returns the distance between rows of a slice: away from multiples of 1 KiB, which would meet in few sets of the
+/// first-level cache.
+fn slice_stride(depth: usize) -> usize {
+    if depth.is_multiple_of(256) {
+        depth + 16
+    } else {
+        depth
+    }
+}
+
+/// Computes the logits `(tokens, columns)` of a slice from the panels of `x`.
+fn product(
+    isa: Isa,
+    weight: &[f32],
+    stride: usize,
+    x: &[f32],
+    logits: &mut [f32],
+    columns: usize,
+    depth: usize,
+) {
+    let left = Strided {
+        slice: weight,
+        row: stride,
+        column: 1,
+    };
+    let tokens = logits.len() / columns;
+    for (panel, x) in x.chunks_exact(depth * PANEL).enumerate() {
+        let logits = &mut logits[panel * PANEL..];
+        micro::tile(
+            isa, tokens, PANEL, depth, left, x, PANEL, logits, columns, false,
+        );
+    }
+}
+
+/// Keeps the logits of a slice as rows.
+fn store(
+    isa: Isa,
+    all: &DisjointMut<'_, f32>,
+    rows: &Range<usize>,
+    tokens: Range<usize>,
+    logits: &[f32],
+    columns: usize,
+) {
+    let width = tokens.len();
+    let mut tile = all.tile(rows.clone(), tokens);
+    scratch::with(rows.len() * width, |turned| {
+        transpose(isa, width, rows.len(), logits, columns, turned, width);
+        for (row, turned) in turned.chunks_exact(width).enumerate() {
+            tile.row(row).copy_from_slice(turned);
+        }
+    });
+}
+
+isa_dispatch! {
+    /// Multiplies the rows of `sums` that need it.
+    fn scale_rows(sums: &mut [f32], factors: &[f32], depth: usize) = scale_rows_body;
+}
+
+#[inline(always)]
+fn scale_rows_body(sums: &mut [f32], factors: &[f32], depth: usize) {
+    for (sums, factor) in sums.chunks_exact_mut(depth).zip(factors) {
+        // One times a number is that number.
+        if factor.to_bits() != 1.0f32.to_bits() {
+            for sum in sums {
+                *sum *= factor;
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+use super::*;
+
+/// An adapter of one job, and the blocks of its rows.
+#[derive(Clone)]
+struct Job {
+    case: Case,
+    rank: usize,
+    a: Vec<f32>,
+    b: Vec<f32>,
+    sizes: Vec<usize>,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            out,
+            "rank {}, blocks {:?}, {:?}",
+            self.rank, self.sizes, self.case
+        )
+    }
+}
+
+const SCALE: f32 = 0.7;
+
+prop_compose! {
+    fn jobs()(
+        case in cases(0),
+        rank in prop_oneof![1..10usize, Just(33usize)],
+        sizes in prop::collection::vec(0..65usize, 1..8),
+        seed in any::<u64>(),
+    ) -> Job {
+        let (vocab, hidden) = (case.head.rows(), case.head.cols());
+        Job {
+            a: numbers(rank * hidden, seed ^ 3),
+            b: numbers(rank * vocab, seed ^ 4),
+            case: Case::new(case.head, sizes.iter().sum(), 1.0, seed),
+            rank,
+            sizes,
+        }
+    }
+}
+
+/// What was made of some runs of blocks.
+#[derive(Debug, Default, PartialEq)]
+struct Adapted {
+    loss: Vec<f32>,
+    correct: Vec<bool>,
+    dx: Vec<f32>,
+    da: Vec<f32>,
+    db: Vec<f32>,
+}
+
+impl Adapted {
+    fn bits(&self) -> [Vec<u32>; 4] {
+        [&self.loss, &self.dx, &self.da, &self.db].map(|x| bits(x))
+    }
+}
+
+impl Job {
+    fn adapter(&self) -> HeadAdapter<'_> {
+        HeadAdapter {
+            rank: self.rank,
+            a: &self.a,
+            b: &self.b,
+            scale: SCALE,
+        }
+    }
+
+    /// Runs the blocks in two calls.
+    fn run(&self, cpu: &Cpu, cut: usize) -> Adapted {
+        let mut made = Adapted {
+            da: vec![f32::NAN; self.a.len()],
+            db: vec![f32::NAN; self.b.len()],
+            ..Adapted::default()
+        };
+        let (mut nodes_a, mut nodes_b) = (Nodes::new(), Nodes::new());
+        let rows_of = |blocks: Range<usize>| self.sizes[blocks].iter().sum::<usize>();
+        for (run, last) in [(0..cut, false), (cut..self.sizes.len(), true)] {
+            let first = rows_of(0..run.start);
+            let part = self.case.part(first..first + rows_of(run.clone()));
+            let mut start = 0;
+            let blocks: Vec<Range<usize>> = self.sizes[run.clone()]
+                .iter()
+                .map(|size| {
+                    start += size;
+                    start - size..start
+                })
+                .collect();
+            let (mut loss, mut correct) = (vec![f32::NAN; start], vec![false; start]);
+            let mut dx = vec![f32::NAN; part.x.len()];
+            let sums = AdapterSums {
+                first_block: u64::try_from(run.start).unwrap(),
+                blocks: &blocks,
+                nodes_a: &mut nodes_a,
+                nodes_b: &mut nodes_b,
+                gradient_a: last.then_some(&mut made.da),
+                gradient_b: last.then_some(&mut made.db),
+            };
+            loss_and_gradient_adapted(
+                cpu,
+                &part.rows(),
+                &part.head,
+                &self.adapter(),
+                &mut loss,
+                &mut correct,
+                Some(&mut dx),
+                Some(sums),
+            );
+            made.loss.extend(loss);
+            made.correct.extend(correct);
+            made.dx.extend(dx);
+        }
+        made
+    }
+
+    fn wanted(&self, a: &[f64], b: &[f64], x: &[f64]) -> Made {
+        let head = Head {
+            weight: &wide(&self.case.head.to_f32()),
+            hidden: self.case.head.cols(),
+            a,
+            b,
+            scale: f64::from(SCALE),
+        };
+        head.run(x, &self.case.targets, &wide(&self.case.coefficients))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn adapted_rows_are_near_the_reference(job in jobs()) {
+        let made = job.run(&Cpu::new(2).unwrap(), 0);
+        let wanted = job.wanted(&wide(&job.a), &wide(&job.b), &wide(&job.case.x));
+        near("loss", &made.loss, &wanted.loss, 3e-6);
+        near("dx", &made.dx, &wanted.dx, 1e-5);
+        near("da", &made.da, &wanted.da, 1e-5);
+        near("db", &made.db, &wanted.db, 1e-5);
+    }
+
+    #[test]
+    fn adapted_bits_do_not_depend_on_cuts_threads_or_instructions(
+        job in jobs(),
+        cut in any::<prop::sample::Index>(),
+        threads in 1..4usize,
+    ) {
+        let wanted = job.run(&Cpu::new(1).unwrap(), 0);
+        for isa in Isa::available() {
+            let found = job.run(&Cpu::with_isa(threads, isa).unwrap(), cut.index(job.sizes.len() + 1));
+            prop_assert_eq!(found.bits(), wanted.bits());
+            prop_assert_eq!(&found.correct, &wanted.correct);
+        }
+    }
+}
+
+#[test]
+fn evaluation_gives_the_losses_of_training() {
+    let head = weight(Format::F32, 300, 48, 6);
+    let job = Job {
+        rank: 5,
+        a: numbers(5 * 48, 1),
+        b: numbers(5 * 300, 2),
+        case: Case::new(head, 70, 1.0, 6),
+        sizes: vec![64, 6],
+    };
+    let cpu = Cpu::new(2).unwrap();
+    let (mut loss, mut correct) = (vec![f32::NAN; 70], vec![false; 70]);
+    let (rows, adapter) = (job.case.rows(), job.adapter());
+    loss_and_gradient_adapted(
+        &cpu,
+        &rows,
+        &job.case.head,
+        &adapter,
+        &mut loss,
+        &mut correct,
+        None,
+        None,
+    );
+    let trained = job.run(&cpu, 0);
+    assert_eq!(
+        (bits(&loss), correct),
+        (bits(&trained.loss), trained.correct)
+    );
+}
+
+#[test]
+fn the_reference_has_the_gradient_of_its_loss() {
+    let head = weight(Format::F32, 23, 7, 6);
+    let job = Job {
+        rank: 3,
+        a: numbers(3 * 7, 1),
+        b: numbers(3 * 23, 2),
+        case: Case::new(head, 4, 1.0, 6),
+        sizes: vec![4],
+    };
+    let (a, b, x) = (wide(&job.a), wide(&job.b), wide(&job.case.x));
+    let made = job.wanted(&a, &b, &x);
+    let total = |made: &Made| -> f64 {
+        let coefficients = wide(&job.case.coefficients);
+        made.loss
+            .iter()
+            .zip(coefficients)
+            .map(|(loss, c)| c * loss)
+            .sum()
+    };
+    check_gradient("x", &x, &made.dx, |x| total(&job.wanted(&a, &b, x)));
+    check_gradient("a", &a, &made.da, |a| total(&job.wanted(a, &b, &x)));
+    check_gradient("b", &b, &made.db, |b| total(&job.wanted(&a, b, &x)));
+}
