@@ -1,7 +1,7 @@
 //! Which vector instructions this machine has, and the one way to run code compiled for them.
 //!
 //! An [`Isa`] can only be had from detection, so that holding one proves that the processor has the instructions:
-//! this is what makes [`isa_dispatch!`] sound.
+//! this is what makes the macro `isa_dispatch!` sound.
 #![allow(
     unsafe_code,
     reason = "calls functions compiled for detected instructions"
@@ -96,7 +96,7 @@ impl fmt::Display for Isa {
 /// compiled once per set, and the compiler turns its loops into that set's vectors. Its helpers must be
 /// `#[inline(always)]` too: a helper that stays a function of its own is compiled without the instructions.
 ///
-/// ```ignore
+/// ```text
 /// isa_dispatch! {
 ///     /// Adds `x` to `y`.
 ///     pub(crate) fn add(y: &mut [f32], x: &[f32]) = add_body;
