@@ -15,26 +15,37 @@ pub struct Sample {
     pub peak_pss_bytes: u64,
 }
 
+/// The figures of ours that count here.
+#[derive(Deserialize)]
+struct Run {
+    tokens_per_second: f64,
+    cpu_ms_per_token: f64,
+    peak_resident_bytes: u64,
+}
+
 impl Sample {
-    /// Reads what `spotmux bench train --json` prints: the object whose `jobs` is this number, on a line of its own or
-    /// in a list `runs`.
+    /// Reads what `spotmux bench train --json` prints: an object a line, one of them with this number of `jobs`.
+    ///
+    /// Its memory is the largest resident set size of the process, which no proportional size exceeds.
     ///
     /// # Errors
-    /// Not JSON, no run with so many jobs, or figures that cannot be.
+    /// Not JSON, no line with so many jobs, or figures that cannot be.
     pub(super) fn ours(text: &str, jobs: usize) -> Result<Self> {
-        for object in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
-            let object = object.context("not the JSON of bench train")?;
-            let listed = object.get("runs").and_then(Value::as_array);
-            let mut runs = listed
-                .map_or_else(|| std::slice::from_ref(&object), Vec::as_slice)
-                .iter();
-            if let Some(run) = runs.find(|run| run.get("jobs") == Some(&jobs.into())) {
-                let sample: Self = serde_json::from_value(run.clone())
-                    .context("a run of bench train lacks a figure")?;
+        for line in text.lines() {
+            let object: Value =
+                serde_json::from_str(line).context("not the JSON of bench train")?;
+            if object.get("jobs") == Some(&jobs.into()) {
+                let run: Run = serde_json::from_value(object)
+                    .context("a line of bench train lacks a figure")?;
+                let sample = Self {
+                    tokens_per_second: run.tokens_per_second,
+                    cpu_ms_per_token: run.cpu_ms_per_token,
+                    peak_pss_bytes: run.peak_resident_bytes,
+                };
                 return sample.checked();
             }
         }
-        bail!("no run with {jobs} jobs")
+        bail!("no line with {jobs} jobs")
     }
 
     /// Reads what the script prints: one object, on the last line that is not empty.
@@ -68,15 +79,14 @@ mod tests {
     #[test]
     fn both_sides_are_read_and_nonsense_is_refused() {
         let one = r#"{"tokens_per_second": 120.5, "cpu_ms_per_token": 14.0, "peak_pss_bytes": 7}"#;
-        let with_jobs = |jobs| one.replace('{', &format!("{{\"jobs\": {jobs}, "));
         let noisy = format!("loading\n{one}\n\n");
         assert!((Sample::theirs(&noisy).unwrap().tokens_per_second - 120.5).abs() < 1e-9);
-        let runs = r#"{"runs": [{"jobs": 8, "extra": 1, "tokens_per_second": 200.0,
-            "cpu_ms_per_token": 9.0, "peak_pss_bytes": 9}]}"#;
-        assert_eq!(Sample::ours(runs, 8).unwrap().peak_pss_bytes, 9);
-        assert!(Sample::ours(runs, 1).is_err());
-        let lines = format!("{}\n{}\n", with_jobs(1), with_jobs(8));
-        assert_eq!(Sample::ours(&lines, 8).unwrap().peak_pss_bytes, 7);
+        let lines = r#"{"event": "setting", "threads": 2}
+{"event": "figures", "jobs": 1, "tokens_per_second": 90.0, "cpu_ms_per_token": 9.0, "peak_resident_bytes": 5}
+{"event": "figures", "jobs": 8, "tokens_per_second": 99.0, "cpu_ms_per_token": 9.0, "peak_resident_bytes": 9}"#;
+        assert_eq!(Sample::ours(lines, 8).unwrap().peak_pss_bytes, 9);
+        assert!(Sample::ours(lines, 2).is_err());
+        assert!(Sample::ours(&lines.replace("9.0", "null"), 8).is_err());
         assert!(Sample::theirs(&one.replace("120.5", "0")).is_err());
         assert!(Sample::theirs("").is_err());
     }
