@@ -37,7 +37,7 @@ Examples:
   spotmux adapter merge adapters/support --model smollm2-135m-instruct --output support-merged
   spotmux adapter merge adapters/support --model smollm2-135m-instruct --output m --format f16
 
-LoRA (with rsLoRA, LoRA+ and DoRA), IA3, BitFit and diff pruning can be merged; prompts, prefixes and bottleneck
+LoRA (with rsLoRA, LoRA+ and DoRA), IA3, BitFit and diff pruning can be merged; prompts, prefixes and bottleneck \
 layers are no weights of the model. The loss of precision is measured and reported.";
 
 /// Arguments of `spotmux adapter merge`.

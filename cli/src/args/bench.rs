@@ -15,8 +15,8 @@ Examples:
   spotmux bench train --jobs 1,8 --rounds 4 --json
   spotmux bench train --model smollm2-135m-instruct --mask-half --threads 2
 
-Each job: LoRA on all seven linear layers, batches of four sequences of 93, 81, 60, 77 and of 64, 43, 277, 66 random
-tokens in turn. One round is one optimizer step of every job; a first round is not counted.";
+Each job: LoRA on all seven linear layers, batches of four sequences of 93, 81, 60, 77 and of 64, 43, 277, 66 random \
+tokens in turn. One round is one optimizer step of every job; one job is trained first, not counted.";
 
 /// Arguments of `spotmux bench train`.
 #[derive(Debug, Args)]

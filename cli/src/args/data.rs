@@ -18,7 +18,7 @@ Examples:
   spotmux data check support.jsonl --model smollm2-135m-instruct --show-mask 3
   spotmux data check support.jsonl --template chat_template.jinja --json
 
-Formats, one a file, told by the first line: chat {\"messages\": [...]}, {\"prompt\", \"completion\"}, {\"text\"},
+Formats, one a file, told by the first line: chat {\"messages\": [...]}, {\"prompt\", \"completion\"}, {\"text\"}, \
 Alpaca {\"instruction\", \"input\", \"output\"}, ShareGPT {\"conversations\": [...]}.
 Without --model tokens are bytes and turns are set as <|im_start|>role ... <|im_end|>.";
 

