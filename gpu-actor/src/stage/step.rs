@@ -128,6 +128,16 @@ impl Stage {
 
     /// Forward and backward of a batch: losses returned, gradients added to each job's tree.
     pub fn train(&mut self, batch: &Batch) -> Vec<JobOutcome> {
+        self.within(|stage| stage.train_here(batch))
+    }
+
+    /// Runs a pass on the compute threads, so that no operation hands over to them by itself.
+    fn within<R: Send>(&mut self, pass: impl FnOnce(&mut Self) -> R + Send) -> R {
+        let cpu = self.cpu.clone();
+        cpu.enter(|| pass(self))
+    }
+
+    fn train_here(&mut self, batch: &Batch) -> Vec<JobOutcome> {
         let hidden = self.forward(batch, true, None);
         let Self {
             model,
@@ -155,6 +165,10 @@ impl Stage {
 
     /// Forward only: losses of a batch without dropout and without gradients.
     pub fn evaluate(&mut self, batch: &Batch) -> Vec<JobOutcome> {
+        self.within(|stage| stage.evaluate_here(batch))
+    }
+
+    fn evaluate_here(&mut self, batch: &Batch) -> Vec<JobOutcome> {
         let hidden = self.forward(batch, false, None);
         let Self {
             model,
@@ -176,6 +190,15 @@ impl Stage {
 
     /// Logits `(wanted, vocab)` of chosen rows; with caches (one a sequence), keys and values are appended.
     pub fn logits(
+        &mut self,
+        batch: &Batch,
+        wanted: &[usize],
+        caches: Option<&mut [KeyValueCache]>,
+    ) -> Vec<f32> {
+        self.within(|stage| stage.logits_here(batch, wanted, caches))
+    }
+
+    fn logits_here(
         &mut self,
         batch: &Batch,
         wanted: &[usize],
