@@ -4,6 +4,7 @@
 //! is, and every width computes the same thing; nothing comes from the platform's library, whose bits move from machine
 //! to machine. NaN stays NaN; the limits are exact.
 
+use std::array::from_fn;
 use std::f32::consts::{LN_2, LOG2_E};
 
 /// Returns e^x: reduction by multiples of ln 2 and the degree-6 polynomial of Cephes' `expf`; error below 2 ulp.
@@ -107,7 +108,7 @@ pub(crate) fn erf(x: f32) -> f32 {
 pub(crate) fn tanh(x: f32) -> f32 {
     let (t, s) = (x.abs(), x * x);
     let far = (1.0 - 2.0 / (exp(2.0 * t) + 1.0)).copysign(x);
-    let near = 1.573_944_1e-2_f32
+    let near = 0.015_739_44_f32
         .mul_add(s, -5.230_255_8e-2)
         .mul_add(s, 1.331_524_7e-1)
         .mul_add(s, -3.333_276_8e-1)
@@ -117,28 +118,35 @@ pub(crate) fn tanh(x: f32) -> f32 {
 
 /// Returns the sum of 16 lanes by a fixed tree.
 #[inline(always)]
-pub(crate) fn sum_lanes(mut lanes: [f32; 16]) -> f32 {
-    for half in [8, 4, 2, 1] {
-        for j in 0..half {
-            lanes[j] += lanes[j + half];
-        }
-    }
-    lanes[0]
+pub(crate) fn sum_lanes(lanes: [f32; 16]) -> f32 {
+    let eight: [f32; 8] = from_fn(|j| lanes[j] + lanes[j + 8]);
+    let four: [f32; 4] = from_fn(|j| eight[j] + eight[j + 4]);
+    let two: [f32; 2] = from_fn(|j| four[j] + four[j + 2]);
+    two[0] + two[1]
+}
+
+/// Returns the rest of a row, filled up with zeros.
+#[inline(always)]
+pub(crate) fn filled(rest: &[f32]) -> [f32; 16] {
+    let mut lanes = [0.0; 16];
+    lanes[..rest.len()].copy_from_slice(rest);
+    lanes
 }
 
 /// Returns the sum of a[i] * b[i] in the canonical order: element i goes to lane i % 16, lanes by [`sum_lanes`].
+///
+/// Lanes are made anew in each step and never indexed by a variable: only so do they stay in a register.
 #[inline(always)]
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes = [0.0f32; 16];
     let (whole_a, rest_a) = a.as_chunks::<16>();
     let (whole_b, rest_b) = b.as_chunks::<16>();
     for (a, b) in whole_a.iter().zip(whole_b) {
-        for j in 0..16 {
-            lanes[j] = a[j].mul_add(b[j], lanes[j]);
-        }
+        lanes = from_fn(|j| a[j].mul_add(b[j], lanes[j]));
     }
-    for (j, (a, b)) in rest_a.iter().zip(rest_b).enumerate() {
-        lanes[j] = a.mul_add(*b, lanes[j]);
+    if !rest_a.is_empty() {
+        let (a, b) = (filled(rest_a), filled(rest_b));
+        lanes = from_fn(|j| a[j].mul_add(b[j], lanes[j]));
     }
     sum_lanes(lanes)
 }
@@ -214,6 +222,6 @@ mod tests {
         // In one chain the small ones would be lost one by one; in lanes of their own they are not.
         let mut big = vec![1.0f32; 32];
         big[0] = 16_777_216.0;
-        assert_eq!(dot(&big, &vec![1.0; 32]), 16_777_216.0 + 30.0);
+        assert_eq!(dot(&big, &[1.0; 32]), 16_777_216.0 + 30.0);
     }
 }

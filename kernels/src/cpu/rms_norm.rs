@@ -1,7 +1,9 @@
 //! Root-mean-square norm of a run of rows.
 
+use std::array::from_fn;
+
 use crate::cpu::isa::isa_dispatch;
-use crate::cpu::math::{dot, sum_lanes};
+use crate::cpu::math::{dot, filled, sum_lanes};
 
 isa_dispatch! {
     /// Norms rows of `weight.len()` and writes the inverse root of each.
@@ -67,12 +69,11 @@ fn weighted_dot(dy: &[f32], weight: &[f32], x: &[f32]) -> f32 {
     let (weight, weight_rest) = weight.as_chunks::<16>();
     let (x, x_rest) = x.as_chunks::<16>();
     for ((dy, w), x) in dy.iter().zip(weight).zip(x) {
-        for j in 0..16 {
-            lanes[j] = (w[j] * dy[j]).mul_add(x[j], lanes[j]);
-        }
+        lanes = from_fn(|j| (w[j] * dy[j]).mul_add(x[j], lanes[j]));
     }
-    for (j, ((dy, w), x)) in dy_rest.iter().zip(weight_rest).zip(x_rest).enumerate() {
-        lanes[j] = (w * dy).mul_add(*x, lanes[j]);
+    if !x_rest.is_empty() {
+        let (dy, w, x) = (filled(dy_rest), filled(weight_rest), filled(x_rest));
+        lanes = from_fn(|j| (w[j] * dy[j]).mul_add(x[j], lanes[j]));
     }
     sum_lanes(lanes)
 }

@@ -11,7 +11,7 @@ use super::TILE;
 use super::group::{Group, Keys, Queries};
 use super::products::{against, gather, scatter, turn};
 use super::sight::Sight;
-use super::softmax::{row_dot, settle, weigh};
+use super::softmax::{copy, row_products, weigh};
 use super::tasks::Task;
 use crate::cpu::disjoint::{DisjointMut, Tile};
 use crate::cpu::scratch;
@@ -121,9 +121,6 @@ pub(crate) fn run(
             Part::All | Part::Queries => work.rows(),
         };
         let mut dq = dq.tile(rows, group.columns());
-        for row in 0..dq.rows() {
-            dq.row(row).fill(0.0);
-        }
         for index in task.key_tiles.clone() {
             let keys = group.keys(index);
             turn(group, keys.rows, keys.keys, buffers.keys_turned);
@@ -156,11 +153,8 @@ impl Work<'_> {
             for (member, along) in (0..group.members()).zip(&mut slots) {
                 let d_out = group.strided(saved.d_out, queries, member);
                 let out = group.strided(saved.out, queries, member);
-                for (row, along) in along.iter_mut().enumerate().take(queries.rows) {
-                    let cells = row * out.row..row * out.row + dim;
-                    let (d_out, out) = (&d_out.slice[cells.clone()], &out.slice[cells]);
-                    *along = row_dot(group.isa, d_out, out);
-                }
+                let (a, b, stride) = (d_out.slice, out.slice, out.row);
+                row_products(group.isa, a, b, stride, dim, &mut along[..queries.rows]);
             }
         }
     }
@@ -233,7 +227,7 @@ impl Work<'_> {
         buffers: &mut Buffers<'_>,
     ) {
         let group = self.group;
-        let (dim, members) = (group.heads.head_dim, group.members());
+        let members = group.members();
         for member in 0..members {
             let q = group.strided(self.saved.q, queries, member);
             let d_out = group.strided(self.saved.d_out, queries, member);
@@ -250,24 +244,40 @@ impl Work<'_> {
                 buffers.d_scores,
             );
             if self.part != Part::Keys {
-                // The first row of `dq` is the run's.
-                let first = queries.first - group.queries(self.tiles.start).first;
-                let columns = member * dim..(member + 1) * dim;
-                for row in 0..queries.rows {
-                    let from = &dq.row(first + row)[columns.clone()];
-                    buffers.d_q[row * dim..(row + 1) * dim].copy_from_slice(from);
-                }
-                gather(group, sight, buffers.d_scores, keys.keys, buffers.d_q);
-                settle(group.isa, &mut buffers.d_q[..queries.rows * dim]);
-                for row in 0..queries.rows {
-                    let to = &mut dq.row(first + row)[columns.clone()];
-                    to.copy_from_slice(&buffers.d_q[row * dim..(row + 1) * dim]);
-                }
+                self.add_queries(queries, member, keys, sight, dq, buffers);
             }
             if self.part != Part::Queries {
                 scatter(group, sight, buffers.d_scores, q, buffers.d_keys);
                 scatter(group, sight, buffers.weights, d_out, buffers.d_values);
             }
+        }
+    }
+
+    /// Adds to the gradient of a query tile's rows; the first key tile that it sees begins it.
+    fn add_queries(
+        &self,
+        queries: Queries,
+        member: usize,
+        keys: &Keys<'_>,
+        sight: &Sight,
+        dq: &mut Tile<'_, f32>,
+        buffers: &mut Buffers<'_>,
+    ) {
+        let group = self.group;
+        let dim = group.heads.head_dim;
+        // The first row of `dq` is the run's.
+        let first = queries.first - group.queries(self.tiles.start).first;
+        let columns = member * dim..(member + 1) * dim;
+        let begun = keys.index != group.first_keys(queries);
+        let sums = &mut buffers.d_q[..queries.rows * dim];
+        if begun {
+            for (row, sums) in sums.chunks_exact_mut(dim).enumerate() {
+                sums.copy_from_slice(&dq.row(first + row)[columns.clone()]);
+            }
+        }
+        gather(group, sight, buffers.d_scores, keys.keys, sums, begun);
+        for (row, sums) in sums.chunks_exact(dim).enumerate() {
+            copy(group.isa, sums, &mut dq.row(first + row)[columns.clone()]);
         }
     }
 
@@ -300,10 +310,9 @@ fn load(from: &mut Tile<'_, f32>, to: &mut [f32]) {
 }
 
 /// Copies `(rows, columns)` into a target.
-fn store(group: &Group<'_>, from: &mut [f32], to: &mut Tile<'_, f32>) {
+fn store(group: &Group<'_>, from: &[f32], to: &mut Tile<'_, f32>) {
     let (rows, columns) = (to.rows(), to.columns());
-    settle(group.isa, &mut from[..rows * columns]);
     for (row, from) in (0..rows).zip(from.chunks_exact(columns)) {
-        to.row(row).copy_from_slice(from);
+        copy(group.isa, from, to.row(row));
     }
 }

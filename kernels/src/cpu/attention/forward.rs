@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use super::TILE;
-use super::group::Group;
+use super::group::{Group, Queries};
 use super::products::{against, gather, turn};
-use super::softmax::{Running, finish, soften};
+use super::softmax::{Running, copy, finish, soften};
 use crate::cpu::disjoint::DisjointMut;
+use crate::cpu::micro::Strided;
 use crate::cpu::scratch;
 
 /// Holds what a task keeps of its query tiles from key tile to key tile; a slot is a tile of one member.
@@ -15,7 +16,7 @@ struct Kept<'a> {
     maxima: &'a mut [f32],
     /// `(slots, TILE)`.
     totals: &'a mut [f32],
-    /// `(slots, TILE, head_dim)`.
+    /// `(slots, TILE, head_dim)`; begun by the first key tile that is seen.
     out: &'a mut [f32],
 }
 
@@ -28,7 +29,6 @@ impl<'a> Kept<'a> {
         let (out, rest) = rest.split_at_mut(rows * dim);
         maxima.fill(f32::NEG_INFINITY);
         totals.fill(0.0);
-        out.fill(0.0);
         let kept = Self {
             maxima,
             totals,
@@ -74,12 +74,14 @@ pub(crate) fn run(
                     turn(group, keys.rows, keys.keys, turned);
                     is_turned = true;
                 }
-                for member in 0..members {
-                    let mut running = kept.slot(place * members + member);
-                    let q = group.strided(q, queries, member);
-                    against(group, &sight, q, turned, scores);
+                let begun = index != group.first_keys(queries);
+                for stack in Stack::all(group, queries) {
+                    let mut running = kept.slot(place * members + stack.members.start);
+                    let sight = sight.repeated(stack.members.len());
+                    against(group, &sight, stack.left(group, q), turned, scores);
                     soften(group.isa, scores, &sight, group.scale(), &mut running);
-                    gather(group, &sight, scores, keys.values, running.out);
+                    let (values, out) = (keys.values, running.out);
+                    gather(group, &sight, scores, values, out, begun);
                 }
             }
         }
@@ -102,14 +104,56 @@ fn write(
         let rows = first..first + queries.rows;
         let mut out = out.tile(rows.clone(), group.columns());
         let mut sums = log_sum_exp.tile(rows, group.query_heads());
-        for member in 0..members {
-            let running = kept.slot(place * members + member);
-            for row in 0..queries.rows {
-                let from = &running.out[row * dim..(row + 1) * dim];
+        for stack in Stack::all(group, queries) {
+            let mut running = kept.slot(place * members + stack.members.start);
+            finish(group.isa, stack.len(), &mut running);
+            for at in 0..stack.len() {
+                let (row, member) = stack.cell(at);
+                let from = &running.out[at * dim..(at + 1) * dim];
                 let to = &mut out.row(row)[member * dim..(member + 1) * dim];
-                let (maximum, total) = (running.maxima[row], running.totals[row]);
-                sums.row(row)[member] = finish(group.isa, from, maximum, total, to);
+                copy(group.isa, from, to);
+                sums.row(row)[member] = running.totals[at];
             }
+        }
+    }
+}
+
+/// Rows that meet a key tile together: those of one head, or, when there is only one, that of all heads.
+struct Stack {
+    queries: Queries,
+    members: Range<usize>,
+}
+
+impl Stack {
+    fn all(group: &Group<'_>, queries: Queries) -> impl Iterator<Item = Self> {
+        let members = group.members();
+        let step = if queries.rows == 1 { TILE } else { 1 };
+        (0..members).step_by(step).map(move |first| Self {
+            queries,
+            members: first..(first + step).min(members),
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.queries.rows * self.members.len()
+    }
+
+    /// Its rows of `q (rows, heads * head_dim)`.
+    fn left<'a>(&self, group: &Group<'_>, q: &'a [f32]) -> Strided<'a> {
+        let left = group.strided(q, self.queries, self.members.start);
+        let row = if self.queries.rows == 1 {
+            group.heads.head_dim
+        } else {
+            left.row
+        };
+        Strided { row, ..left }
+    }
+
+    /// Row and member of its row `at`.
+    fn cell(&self, at: usize) -> (usize, usize) {
+        match self.queries.rows {
+            1 => (0, self.members.start + at),
+            _ => (at, self.members.start),
         }
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Queries {
 /// A tile of keys and values of one head, in the rows they came in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keys<'a> {
+    /// Which of the key tiles, the prefix's first.
+    pub(super) index: usize,
     /// From the first element of the tile on; rows are a key row apart.
     pub(super) keys: &'a [f32],
     /// Likewise.
@@ -125,6 +127,7 @@ impl<'a> Group<'a> {
         let first = tile * TILE;
         let from = first * width + self.kv_columns().start;
         Keys {
+            index,
             keys: &keys[from..],
             values: &values[from..],
             first,
@@ -142,15 +145,26 @@ impl<'a> Group<'a> {
         Sight::causal(queries, keys, window)
     }
 
+    /// Returns the first key tile that a query tile sees.
+    pub(super) fn first_keys(&self, queries: Queries) -> usize {
+        match self.prefix_tiles() {
+            0 => self.lowest(queries) / TILE,
+            _ => 0,
+        }
+    }
+
+    /// The lowest position that the first row of a query tile sees.
+    fn lowest(&self, queries: Queries) -> usize {
+        let window = self.heads.window.unwrap_or(usize::MAX);
+        (queries.position + 1).saturating_sub(window)
+    }
+
     /// Counts the pairs of tiles that see each other, for the query and key tiles in the ranges.
     pub(crate) fn pairs(&self, queries: Range<usize>, keys: Range<usize>) -> usize {
         let seen = |index| {
             let queries = self.queries(index);
             let last = (queries.position + queries.rows - 1) / TILE;
-            let lowest = match self.heads.window {
-                Some(window) => (queries.position + 1).saturating_sub(window) / TILE,
-                None => 0,
-            };
+            let lowest = self.lowest(queries) / TILE;
             let prefix = self.prefix_tiles();
             let own = keys.end.min(prefix + last + 1);
             let own = own.saturating_sub(keys.start.max(prefix + lowest));

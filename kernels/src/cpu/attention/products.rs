@@ -47,13 +47,14 @@ pub(super) fn against(
     }
 }
 
-/// Adds `weights (rows, TILE)` times the rows of a tile to `to (rows, head_dim)`.
+/// Writes `weights (rows, TILE)` times the rows of a tile to `to (rows, head_dim)`, or adds it.
 pub(super) fn gather(
     group: &Group<'_>,
     sight: &Sight,
     weights: &[f32],
     from: &[f32],
     to: &mut [f32],
+    accumulate: bool,
 ) {
     let (dim, width) = (group.heads.head_dim, group.kv_width());
     for rows in sight.row_strips() {
@@ -67,7 +68,7 @@ pub(super) fn gather(
         let to = &mut to[rows.start * dim..];
         let (isa, right) = (group.isa, &from[seen.start * width..]);
         let (m, k) = (rows.len(), seen.len());
-        micro::tile(isa, m, dim, k, left, right, width, to, dim, true);
+        micro::tile(isa, m, dim, k, left, right, width, to, dim, accumulate);
     }
 }
 

@@ -51,6 +51,20 @@ impl Sight {
         Some(sight)
     }
 
+    /// Repeats the one row of a sight, or all rows once.
+    pub(super) fn repeated(&self, times: usize) -> Self {
+        if times == 1 {
+            return self.clone();
+        }
+        debug_assert_eq!(self.rows, 1, "only a single row is repeated");
+        Self {
+            rows: times,
+            from: [self.from[0]; TILE],
+            to: [self.to[0]; TILE],
+            ..*self
+        }
+    }
+
     /// Cuts the rows into strips whose hidden columns are worth leaving out.
     pub(super) fn row_strips(&self) -> impl Iterator<Item = Range<usize>> {
         strips(self.rows, self.whole)
@@ -122,6 +136,7 @@ mod tests {
                         position,
                     };
                     let keys = Keys {
+                        index: first / TILE,
                         keys: &[],
                         values: &[],
                         first,
