@@ -8,6 +8,7 @@
 //! | `quarantine` | a job whose numbers break stops alone |
 //! | `splits` | any split of a batch and any cut of passes: the same update |
 //! | `packing` | a sample's loss is its own, whatever lies beside it |
+//! | `sampling` | a text is its own, however it is cut, whoever came and went |
 //! | `resume` | a job that goes on from a checkpoint ends with the same bits |
 //! | `movement` | every target that was asked for is trained, and nothing else is touched |
 //! | `parity` | losses, gradients and updates agree with the judge, on every family and storage format |
@@ -24,6 +25,7 @@ mod plan;
 mod quarantine;
 mod resume;
 mod run;
+mod sampling;
 mod splits;
 mod tiny;
 

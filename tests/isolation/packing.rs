@@ -15,7 +15,8 @@ use crate::cases;
 use crate::plan::{self, Plan};
 use crate::tiny;
 
-fn attach(stage: &mut Stage, plan: &Plan) -> Trainee {
+/// Attaches a plan's adapter.
+pub(crate) fn attach(stage: &mut Stage, plan: &Plan) -> Trainee {
     let model = Arc::clone(stage.model());
     let layout = layout_of(&plan.spec.adapter, &model, plan.spec.seed);
     let values = plan.values(&layout, &model);

@@ -49,6 +49,7 @@ pub(crate) fn plain(name: &str, adapter: AdapterSpec) -> Plan {
         },
         optimizer: OptimizerSpec {
             learning_rate: 1e-2,
+            epsilon: 1e-4,
             ..OptimizerSpec::default()
         },
         schedule: ScheduleSpec::default(),
@@ -104,6 +105,8 @@ pub(crate) fn any_plan() -> impl Strategy<Value = Plan> {
                 weight_decay,
                 momentum: 0.9,
                 max_grad_norm,
+                // Large enough that Adam does not make steps of rounding errors.
+                epsilon: 1e-4,
                 ..OptimizerSpec::default()
             };
             plan.spec.schedule = ScheduleSpec {

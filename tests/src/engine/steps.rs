@@ -60,6 +60,12 @@ impl Trainee {
         }
     }
 
+    /// Its place in the bank.
+    #[must_use]
+    pub fn slot(&self) -> usize {
+        self.slot
+    }
+
     /// The adapter's values in flat storage order.
     ///
     /// # Panics

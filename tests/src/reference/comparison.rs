@@ -136,7 +136,7 @@ impl<'a> Entry<'a> {
                 continue;
             }
             // A tensor of exact zeros has no scale of its own.
-            let scale = want.largest().max(1e-6 * largest).max(f64::MIN_POSITIVE);
+            let scale = want.largest().max(1e-5 * largest).max(f64::MIN_POSITIVE);
             let pairs = got.values.iter().zip(&want.values);
             let away = pairs.map(|(got, want)| (got - want).abs());
             let away = away.fold(0.0, |most: f64, d| if d.is_nan() { d } else { most.max(d) });
