@@ -7,11 +7,13 @@ use std::sync::Arc;
 use gpu_actor::model::{Model, OpenOptions};
 use kernels::cpu::Cpu;
 use shared::job::BackboneFormat;
+use shared::model::ModelShape;
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::language::Language;
+use crate::machine::{self, Available};
+use crate::render;
 use crate::store::Store;
-use crate::training::memory;
 
 /// The compute threads: as many as asked for, else one per core that the system grants.
 ///
@@ -81,7 +83,7 @@ pub(crate) fn model(
             check_finite: false,
             ..OpenOptions::new(cpu.clone())
         };
-        memory::check_weights(
+        check_weights(
             &Model::open(&path, &look).or_exit(Exit::BadInput)?.shape,
             format,
         )?;
@@ -91,4 +93,29 @@ pub(crate) fn model(
         ..OpenOptions::new(cpu.clone())
     };
     Model::open(&path, &options).or_exit(Exit::BadInput)
+}
+
+/// Refuses a model whose weights alone would not fit, before they are converted.
+fn check_weights(shape: &ModelShape, format: BackboneFormat) -> Result<(), Failure> {
+    let bytes = match format {
+        // Mapped from the file: the system takes pages in and out.
+        BackboneFormat::AsShipped => return Ok(()),
+        BackboneFormat::F32 => shape.parameters() * 4,
+        BackboneFormat::Bf16 => shape.parameters() * 2,
+    };
+    match machine::available() {
+        Some(available) if bytes > available.bytes => Err(weights_too_large(bytes, &available)),
+        _ => Ok(()),
+    }
+}
+
+fn weights_too_large(bytes: u64, available: &Available) -> Failure {
+    let message = format!(
+        "the backbone needs {} in this format, {} are available ({})",
+        render::bytes(bytes),
+        render::bytes(available.bytes),
+        available.bound
+    );
+    Failure::new(Exit::WouldNotFit, message)
+        .hint("set engine.backbone = \"as-shipped\": weights are then used as they lie in the file")
 }

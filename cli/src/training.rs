@@ -7,7 +7,8 @@
 //! | `memory` | what the run will need, against what there is |
 //! | `method` | methods in a few words |
 //! | `run` | the loop: rounds, events, saves |
-//! | `keep` | what stays on disk: metrics, checkpoints, adapters |
+//! | `place` | the folder of a job's results, and the metrics in it |
+//! | `keep` | checkpoints and adapters |
 //! | `board` | progress of all jobs |
 //! | `report` | what came of it |
 
@@ -16,6 +17,7 @@ pub(crate) mod job_file;
 pub(crate) mod keep;
 pub(crate) mod memory;
 pub(crate) mod method;
+pub(crate) mod place;
 pub(crate) mod prepare;
 pub(crate) mod report;
 pub(crate) mod run;

@@ -60,7 +60,12 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
         &cpu,
     )?;
     let prepared = prepare::prepare(&jobs, &backbone, &cpu, output)?;
-    let estimate = memory::predict(&backbone, &prepared, engine.tokens_per_pass);
+    let estimate = memory::predict(
+        &backbone.model.shape,
+        backbone.weight_bytes(),
+        &prepared,
+        engine.tokens_per_pass,
+    );
     memory::check(&estimate, engine.tokens_per_pass)?;
     output.note(format!(
         "{} jobs on one copy of {}, {} threads; asking each its question first",

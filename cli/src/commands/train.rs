@@ -74,7 +74,12 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
         &cpu,
     )?;
     let prepared = prepare::prepare(&jobs, &backbone, &cpu, output)?;
-    let estimate = memory::predict(&backbone, &prepared, engine.tokens_per_pass);
+    let estimate = memory::predict(
+        &backbone.model.shape,
+        backbone.weight_bytes(),
+        &prepared,
+        engine.tokens_per_pass,
+    );
     show_plan(
         &jobs,
         &prepared,

@@ -1,30 +1,19 @@
-//! What a job leaves on disk: `metrics.jsonl`, `checkpoints/` and `adapter/` in the folder of its name.
-
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+//! What a job's training leaves: checkpoints, and the adapter with a card and its provenance.
 
 use anyhow::Context;
 use gpu_actor::peft::files;
-use gpu_actor::train::event::Event;
 use gpu_actor::train::session::JobState;
 use gpu_actor::train::store;
-use serde::{Deserialize, Serialize};
-use shared::ids::JobName;
+use serde::Serialize;
 use shared::model::ModelShape;
 
 use super::method;
+use super::place::PROVENANCE;
 use super::prepare::Prepared;
 use crate::exit::{Exit, Failure, OrExit};
 
-const PROVENANCE: &str = "spotmux.json";
-
-/// The folder of a job's results.
-#[derive(Clone, Debug)]
-pub(crate) struct Place(PathBuf);
-
 /// Where an adapter came from, written beside it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 struct Provenance {
     spotmux: String,
     job: String,
@@ -38,88 +27,6 @@ struct Provenance {
     last_loss: Option<f64>,
     first_eval: Option<f64>,
     last_eval: Option<f64>,
-}
-
-impl Place {
-    /// The place of a job below the folder of results.
-    pub(crate) fn new(output: &Path, name: &JobName) -> Self {
-        Self(output.join(name.as_str()))
-    }
-
-    /// Folder of the adapter.
-    pub(crate) fn adapter(&self) -> PathBuf {
-        self.0.join("adapter")
-    }
-
-    /// Folder of the checkpoints.
-    pub(crate) fn checkpoints(&self) -> PathBuf {
-        self.0.join("checkpoints")
-    }
-
-    fn metrics(&self) -> PathBuf {
-        self.0.join("metrics.jsonl")
-    }
-
-    /// The step at which the adapter there was written, when we wrote it.
-    pub(super) fn adapter_step(&self) -> Option<u64> {
-        let text = fs::read_to_string(self.adapter().join(PROVENANCE)).ok()?;
-        let found: Provenance = serde_json::from_str(&text).ok()?;
-        Some(found.step)
-    }
-
-    /// Makes the folder, and takes out of the metrics what lies after a step: it will be taken again.
-    ///
-    /// # Errors
-    /// [`Exit::Internal`] when the system refuses to write.
-    pub(super) fn begin(&self, step: u64) -> Result<(), Failure> {
-        self.keep_until(step)
-            .with_context(|| format!("cannot write to {}", self.0.display()))
-            .or_exit(Exit::Internal)
-    }
-
-    fn keep_until(&self, step: u64) -> std::io::Result<()> {
-        fs::create_dir_all(&self.0)?;
-        let text = match fs::read_to_string(self.metrics()) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let kept: String = text
-            .lines()
-            .filter(|line| belongs(line, step))
-            .flat_map(|line| [line, "\n"])
-            .collect();
-        let beside = self.0.join(".metrics.jsonl.partial");
-        fs::write(&beside, kept)?;
-        fs::rename(beside, self.metrics())
-    }
-
-    /// Adds an event to the metrics. Times are left out, so that a repeated run writes the same.
-    ///
-    /// # Errors
-    /// [`Exit::Internal`] when the system refuses to write.
-    pub(super) fn note(&self, event: &Event) -> Result<(), Failure> {
-        let line = serde_json::to_string(event).or_exit(Exit::Internal)?;
-        let append = || -> std::io::Result<()> {
-            let mut file = OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(self.metrics())?;
-            writeln!(file, "{line}")
-        };
-        append()
-            .with_context(|| format!("cannot write {}", self.metrics().display()))
-            .or_exit(Exit::Internal)
-    }
-}
-
-/// Whether a line of metrics was written up to this step; a torn last line was not.
-fn belongs(line: &str, step: u64) -> bool {
-    #[derive(Deserialize)]
-    struct Line {
-        step: u64,
-    }
-    serde_json::from_str::<Line>(line).is_ok_and(|line| line.step <= step && step > 0)
 }
 
 /// Saves a job's state.
@@ -202,26 +109,4 @@ fn card(job: &Prepared, provenance: &Provenance) -> String {
         loss("training loss", provenance.first_loss, provenance.last_loss),
         loss("held-out loss", provenance.first_eval, provenance.last_eval),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-
-    use super::*;
-
-    #[test]
-    fn metrics_after_the_step_and_torn_lines_go() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = Place::new(folder.path(), &JobName::new("a").unwrap());
-        place.begin(0).unwrap();
-        let step = |step: u64| format!("{{\"event\":\"step\",\"step\":{step}}}\n");
-        let text = format!("{}{}{}{{\"ev", step(1), step(2), step(3));
-        fs::write(place.metrics(), text).unwrap();
-        place.begin(2).unwrap();
-        let kept = fs::read_to_string(place.metrics()).unwrap();
-        assert_eq!(kept, format!("{}{}", step(1), step(2)));
-        place.begin(0).unwrap();
-        assert_eq!(fs::read_to_string(place.metrics()).unwrap(), "");
-    }
 }

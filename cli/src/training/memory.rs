@@ -1,11 +1,9 @@
 //! What a run will need of memory, before it starts, against what there is.
 
 use gpu_actor::train::memory::{self, Estimate};
-use shared::job::BackboneFormat;
 use shared::model::ModelShape;
 
 use super::prepare::Prepared;
-use crate::backbone::Backbone;
 use crate::exit::{Exit, Failure};
 use crate::machine::{self, Available};
 use crate::render;
@@ -13,48 +11,19 @@ use crate::render;
 /// The program itself: code, tokenizer, token rows, thread stacks.
 const PROGRAM: u64 = 64 << 20;
 
-/// Predicts a run of the jobs that are not done.
-pub(crate) fn predict(backbone: &Backbone, jobs: &[Prepared], tokens_per_pass: usize) -> Estimate {
+/// Predicts a run of the jobs that are not done, on a backbone of so many bytes.
+pub(crate) fn predict(
+    shape: &ModelShape,
+    backbone: u64,
+    jobs: &[Prepared],
+    tokens_per_pass: usize,
+) -> Estimate {
     let active = || jobs.iter().filter(|job| !job.done);
     let pairs: Vec<_> = active()
         .map(|job| (job.spec(), job.ready.layout.as_ref()))
         .collect();
     let longest = active().map(Prepared::longest_row).max().unwrap_or(0);
-    memory::predict(
-        &backbone.model.shape,
-        backbone.weight_bytes(),
-        &pairs,
-        tokens_per_pass,
-        longest,
-    )
-}
-
-/// Refuses a model whose weights alone would not fit, before they are converted.
-///
-/// # Errors
-/// [`Exit::WouldNotFit`] with the numbers.
-pub(crate) fn check_weights(shape: &ModelShape, format: BackboneFormat) -> Result<(), Failure> {
-    let bytes = match format {
-        // Mapped from the file: the system takes pages in and out.
-        BackboneFormat::AsShipped => return Ok(()),
-        BackboneFormat::F32 => shape.parameters() * 4,
-        BackboneFormat::Bf16 => shape.parameters() * 2,
-    };
-    match machine::available() {
-        Some(available) if bytes > available.bytes => Err(weights_too_large(bytes, &available)),
-        _ => Ok(()),
-    }
-}
-
-fn weights_too_large(bytes: u64, available: &Available) -> Failure {
-    let message = format!(
-        "the backbone needs {} in this format, {} are available ({})",
-        render::bytes(bytes),
-        render::bytes(available.bytes),
-        available.bound
-    );
-    Failure::new(Exit::WouldNotFit, message)
-        .hint("set engine.backbone = \"as-shipped\": weights are then used as they lie in the file")
+    memory::predict(shape, backbone, &pairs, tokens_per_pass, longest)
 }
 
 /// Refuses a run that would not fit.

@@ -7,7 +7,7 @@ use kernels::cpu::Cpu;
 use shared::job::JobSpec;
 
 use super::job_file::Jobs;
-use super::keep::Place;
+use super::place::Place;
 use crate::backbone::Backbone;
 use crate::exit::{Exit, Failure};
 use crate::render::Output;

@@ -1,0 +1,125 @@
+//! The folder of a job's results, and the metrics in it.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use gpu_actor::train::event::Event;
+use serde::Deserialize;
+use shared::ids::JobName;
+
+use crate::exit::{Exit, Failure, OrExit};
+
+/// Beside an adapter: where it came from.
+pub(super) const PROVENANCE: &str = "spotmux.json";
+
+/// The folder of a job's results.
+#[derive(Clone, Debug)]
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    /// The place of a job below the folder of results.
+    pub(crate) fn new(output: &Path, name: &JobName) -> Self {
+        Self(output.join(name.as_str()))
+    }
+
+    /// Folder of the adapter.
+    pub(crate) fn adapter(&self) -> PathBuf {
+        self.0.join("adapter")
+    }
+
+    /// Folder of the checkpoints.
+    pub(crate) fn checkpoints(&self) -> PathBuf {
+        self.0.join("checkpoints")
+    }
+
+    fn metrics(&self) -> PathBuf {
+        self.0.join("metrics.jsonl")
+    }
+
+    /// The step at which the adapter there was written, when we wrote it.
+    pub(super) fn adapter_step(&self) -> Option<u64> {
+        let text = fs::read_to_string(self.adapter().join(PROVENANCE)).ok()?;
+        let found: AtStep = serde_json::from_str(&text).ok()?;
+        Some(found.step)
+    }
+
+    /// Makes the folder, and takes out of the metrics what lies after a step: it will be taken again.
+    ///
+    /// # Errors
+    /// [`Exit::Internal`] when the system refuses to write.
+    pub(super) fn begin(&self, step: u64) -> Result<(), Failure> {
+        self.keep_until(step)
+            .with_context(|| format!("cannot write to {}", self.0.display()))
+            .or_exit(Exit::Internal)
+    }
+
+    fn keep_until(&self, step: u64) -> std::io::Result<()> {
+        fs::create_dir_all(&self.0)?;
+        let text = match fs::read_to_string(self.metrics()) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let kept: String = text
+            .lines()
+            .filter(|line| belongs(line, step))
+            .flat_map(|line| [line, "\n"])
+            .collect();
+        let beside = self.0.join(".metrics.jsonl.partial");
+        fs::write(&beside, kept)?;
+        fs::rename(beside, self.metrics())
+    }
+
+    /// Adds an event to the metrics. Times are left out, so that a repeated run writes the same.
+    ///
+    /// # Errors
+    /// [`Exit::Internal`] when the system refuses to write.
+    pub(super) fn note(&self, event: &Event) -> Result<(), Failure> {
+        let line = serde_json::to_string(event).or_exit(Exit::Internal)?;
+        let append = || -> std::io::Result<()> {
+            let mut file = OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(self.metrics())?;
+            writeln!(file, "{line}")
+        };
+        append()
+            .with_context(|| format!("cannot write {}", self.metrics().display()))
+            .or_exit(Exit::Internal)
+    }
+}
+
+/// The one key that every record here has.
+#[derive(Deserialize)]
+struct AtStep {
+    step: u64,
+}
+
+/// Whether a line of metrics was written up to this step; a torn last line was not.
+fn belongs(line: &str, step: u64) -> bool {
+    serde_json::from_str::<AtStep>(line).is_ok_and(|line| line.step <= step && step > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn metrics_after_the_step_and_torn_lines_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::new(folder.path(), &JobName::new("a").unwrap());
+        place.begin(0).unwrap();
+        let step = |step: u64| format!("{{\"event\":\"step\",\"step\":{step}}}\n");
+        let text = format!("{}{}{}{{\"ev", step(1), step(2), step(3));
+        fs::write(place.metrics(), text).unwrap();
+        place.begin(2).unwrap();
+        let kept = fs::read_to_string(place.metrics()).unwrap();
+        assert_eq!(kept, format!("{}{}", step(1), step(2)));
+        place.begin(0).unwrap();
+        assert_eq!(fs::read_to_string(place.metrics()).unwrap(), "");
+    }
+}
