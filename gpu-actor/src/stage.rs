@@ -11,6 +11,7 @@ mod linear;
 mod linear_reverse;
 mod loss;
 pub mod optim;
+mod pass;
 pub(crate) mod reparam;
 pub mod step;
 mod sums;

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use half::{bf16, f16};
 
 use crate::cpu::Cpu;
-use crate::cpu::expand::Stored;
 
 mod format;
+mod stored;
 
 pub use format::{BLOCK, Format};
 pub(crate) use format::{Storage, Work, decode};
+pub(crate) use stored::Stored;
 
 /// Bytes that outlive whoever mapped or read them.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;

@@ -10,6 +10,8 @@
 //! | [`model`] | layer, head and vocabulary sizes of a backbone; the sites an adapter may attach to |
 //! | [`random`] | counter-based randomness: nothing is drawn in an order |
 
+#![forbid(unsafe_code)]
+
 pub mod ids;
 pub mod job;
 pub mod model;

@@ -5,7 +5,8 @@ use kernels::ops::{rms_norm, rope};
 use shared::model::ModelShape;
 
 use super::cache::KeyValueCache;
-use super::linear::{Bank, Pass, rows_of};
+use super::linear::rows_of;
+use super::pass::{Bank, Pass};
 use super::sums;
 use super::tape::{LayerTape, Work};
 use crate::batch::BLOCK;

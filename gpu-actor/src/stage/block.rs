@@ -12,8 +12,9 @@ use shared::model::Projection;
 use super::attend;
 use super::bottleneck::{self, Beside, Half};
 use super::cache::KeyValueCache;
-use super::linear::{self, Bank, Pass};
+use super::linear;
 use super::linear_reverse;
+use super::pass::{Bank, Pass};
 use super::tape::{LayerTape, Work};
 
 /// Computes a block in place on `hidden` `(rows, hidden)`, writing the tape.

@@ -11,7 +11,8 @@ use kernels::ops::thin::{self, Part};
 use shared::job::NonLinearity;
 
 use super::adapter::Adapter;
-use super::linear::{Bank, Pass, rows_of, rows_of_mut};
+use super::linear::{rows_of, rows_of_mut};
+use super::pass::{Bank, Pass};
 use super::sums;
 use super::tape::BottleneckTape;
 use crate::batch::JobSlice;

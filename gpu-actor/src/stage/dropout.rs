@@ -6,7 +6,7 @@
 
 use shared::random::{Domain, Stream};
 
-use super::linear::Pass;
+use super::pass::Pass;
 use crate::batch::JobSlice;
 
 /// One job's dropout at one site.

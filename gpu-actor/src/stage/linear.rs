@@ -12,38 +12,16 @@
 
 use std::ops::Range;
 
-use kernels::cpu::Cpu;
-use kernels::ops::rope::RopeTable;
 use kernels::ops::thin::{self, Part};
 use kernels::ops::{elementwise, linear, sparse};
 use shared::model::Projection;
 
 use super::adapter::Adapter;
 use super::dropout::{self, Drop};
+use super::pass::{Bank, Pass};
 use super::tape::SiteTape;
-use crate::batch::{Batch, JobSlice};
-use crate::model::{LayerWeights, Model};
+use crate::batch::JobSlice;
 use crate::peft::layout::LinearSite;
-
-/// What every operation of a pass can see.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pass<'a> {
-    pub(super) cpu: &'a Cpu,
-    pub(super) model: &'a Model,
-    pub(super) batch: &'a Batch,
-    pub(super) table: &'a RopeTable,
-    /// Whether dropout applies and the tape is written for backward.
-    pub(super) training: bool,
-}
-
-impl Pass<'_> {
-    pub(super) fn weights(&self, layer: usize) -> &LayerWeights {
-        &self.model.layers[layer]
-    }
-}
-
-/// The adapters of a pass, by [`JobSlice::slot`]; an empty slot is the bare backbone.
-pub(super) type Bank = [Option<Adapter>];
 
 pub(super) fn site<'a>(
     bank: &'a Bank,

@@ -7,9 +7,9 @@ use shared::model::Projection;
 
 use super::gradient::Slot;
 use super::linear::{
-    Bank, Pair, Pass, dropped_input, input_scale, pairs, rows_of, rows_of_mut, site, split_runs,
-    values,
+    Pair, dropped_input, input_scale, pairs, rows_of, rows_of_mut, site, split_runs, values,
 };
+use super::pass::{Bank, Pass};
 use super::tape::SiteTape;
 use super::{dropout, sums};
 use crate::batch::JobSlice;

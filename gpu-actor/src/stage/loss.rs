@@ -10,7 +10,7 @@ use kernels::ops::head::{self, HeadAdapter};
 use kernels::ops::rms_norm;
 use kernels::ops::thin::{self, Part};
 
-use super::linear::{Bank, Pass};
+use super::pass::{Bank, Pass};
 use super::sums;
 use crate::batch::{Batch, JobSlice, NO_TARGET};
 use crate::peft::layout::LinearSite;

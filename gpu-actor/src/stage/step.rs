@@ -10,8 +10,8 @@ use kernels::ops::rope::RopeTable;
 use super::adapter::Adapter;
 use super::block;
 use super::cache::KeyValueCache;
-use super::linear::Pass;
 use super::loss::{self, Labelled};
+use super::pass::{Bank, Pass};
 use super::sums;
 use super::tape::{LayerTape, Work};
 use crate::batch::{Batch, JobSlice, VIRTUAL};
@@ -414,7 +414,7 @@ impl Stage {
 }
 
 /// Adds each sequence's share of its job's prompt gradient: the gradient of its virtual rows.
-fn prompt_gradients(pass: &Pass<'_>, bank: &mut super::linear::Bank, d_hidden: &[f32]) {
+fn prompt_gradients(pass: &Pass<'_>, bank: &mut Bank, d_hidden: &[f32]) {
     let width = pass.model.shape.hidden;
     for (index, job) in pass.batch.jobs.iter().enumerate() {
         let Some(adapter) = bank[job.slot].as_mut() else {

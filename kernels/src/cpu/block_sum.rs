@@ -8,7 +8,7 @@ use crate::cpu::isa::{Isa, isa_dispatch};
 use crate::cpu::micro::{self, PANEL, Strided};
 use crate::cpu::scratch;
 use crate::ops::block_sum::{Action, Nodes, Program};
-use crate::ops::sparse::Pattern;
+use crate::ops::sparse::pattern::Pattern;
 
 /// Numbers of a panel that stay in the first-level cache with those of a few other slots.
 const PANEL_VALUES: usize = 4096;

@@ -8,7 +8,7 @@ use crate::cpu::isa::{Isa, isa_dispatch};
 use crate::cpu::micro::PANEL;
 use crate::cpu::scratch;
 use crate::cpu::transpose::transpose;
-use crate::weight::{BLOCK, Format, Storage, Weight, Work, decode};
+use crate::weight::{BLOCK, Storage, Stored, Weight, Work, decode};
 
 // A row of a panel is a run of a storage.
 const _: () = assert!(PANEL == BLOCK);
@@ -77,25 +77,6 @@ pub(crate) fn rows(
     check(w, &outputs, &inputs);
     let panels = &mut panels[..inputs.len().div_ceil(PANEL) * outputs.len() * PANEL];
     decode_panels(isa, w.stored(), outputs, inputs, panels);
-}
-
-/// A weight as the loops below see it: its bytes and their distances.
-#[derive(Clone, Copy)]
-pub(crate) struct Stored<'a> {
-    pub(crate) format: Format,
-    pub(crate) bytes: &'a [u8],
-    /// Bytes of a row.
-    pub(crate) row: usize,
-}
-
-impl Stored<'_> {
-    /// Returns the bytes of some inputs of one output.
-    #[inline(always)]
-    fn run_of<S: Storage>(&self, output: usize, inputs: &Range<usize>) -> &[u8] {
-        // A block, or as many single values: whole runs divide evenly, and single values have whole bytes.
-        let at = |input: usize| output * self.row + input * S::BYTES / BLOCK;
-        &self.bytes[at(inputs.start)..at(inputs.end)]
-    }
 }
 
 fn check(w: &Weight, outputs: &Range<usize>, inputs: &Range<usize>) {

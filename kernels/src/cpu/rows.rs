@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use crate::cpu::expand::Stored;
 use crate::cpu::isa::isa_dispatch;
-use crate::weight::{Storage, Work, decode};
+use crate::weight::{Storage, Stored, Work, decode};
 
 isa_dispatch! {
     /// Writes the first `cols` inputs (all of them) of `outputs` to `to`, with `stride` numbers from row to row.

@@ -10,12 +10,11 @@ use std::ops::Range;
 
 use crate::cpu::Cpu;
 use crate::cpu::disjoint::DisjointMut;
-use crate::cpu::expand::Stored;
 use crate::cpu::isa::isa_dispatch;
 use crate::cpu::math;
 use crate::cpu::rows;
 use crate::cpu::scratch;
-use crate::weight::Weight;
+use crate::weight::{Stored, Weight};
 
 /// Rows of a task.
 const TASK: usize = 32;

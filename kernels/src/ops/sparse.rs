@@ -15,105 +15,9 @@ use crate::cpu::block_sum::{Source, Task, run};
 use crate::cpu::disjoint::DisjointMut;
 use crate::ops::block_sum::Nodes;
 
-/// Multiplications of a task.
-const TASK: usize = 1 << 15;
+pub(crate) mod pattern;
 
-/// Places of a sparse delta `(out, in)`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern {
-    inputs: usize,
-    /// First place of each output, and the number of places.
-    starts: Vec<usize>,
-    /// Input of each place.
-    columns: Vec<u32>,
-    /// Output of each place.
-    rows: Vec<u32>,
-}
-
-impl Pattern {
-    /// Makes a pattern of the inputs `columns` of each output: those of output `o` are
-    /// `columns[starts[o]..starts[o + 1]]`, ascending.
-    ///
-    /// # Panics
-    /// When `starts` does not have `outputs + 1` ascending entries from 0 to the number of columns, or the columns of an
-    /// output are not ascending inputs.
-    pub fn new(outputs: usize, inputs: usize, starts: Vec<usize>, columns: Vec<u32>) -> Self {
-        assert_eq!(starts.len(), outputs + 1, "one start an output and the end");
-        assert!(
-            starts[0] == 0 && starts[outputs] == columns.len() && starts.is_sorted(),
-            "starts must ascend from 0 to {}",
-            columns.len()
-        );
-        let mut rows = Vec::with_capacity(columns.len());
-        for (row, edge) in starts.windows(2).enumerate() {
-            let columns = &columns[edge[0]..edge[1]];
-            let inside = |column: u32| usize::try_from(column).is_ok_and(|column| column < inputs);
-            assert!(
-                columns.is_sorted_by(|a, b| a < b) && columns.iter().all(|&column| inside(column)),
-                "columns of output {row} must ascend below {inputs}"
-            );
-            let row = u32::try_from(row).expect("outputs are counted in 32 bits");
-            rows.extend(columns.iter().map(|_| row));
-        }
-        Self {
-            inputs,
-            starts,
-            columns,
-            rows,
-        }
-    }
-
-    /// Returns the number of places.
-    pub fn len(&self) -> usize {
-        self.columns.len()
-    }
-
-    /// Says whether there are no places.
-    pub fn is_empty(&self) -> bool {
-        self.columns.is_empty()
-    }
-
-    /// Returns the output dimension.
-    pub fn outputs(&self) -> usize {
-        self.starts.len() - 1
-    }
-
-    /// Returns the input dimension.
-    pub fn inputs(&self) -> usize {
-        self.inputs
-    }
-
-    /// Returns the input of each place.
-    pub fn columns(&self) -> &[u32] {
-        &self.columns
-    }
-
-    /// Returns the output of each place.
-    pub fn rows(&self) -> &[u32] {
-        &self.rows
-    }
-
-    /// Returns the places of one output.
-    pub fn places(&self, output: usize) -> Range<usize> {
-        self.starts[output]..self.starts[output + 1]
-    }
-
-    /// Checks the shapes and returns the number of tokens.
-    fn tokens(&self, values: Option<&[f32]>, narrow: usize, wide: usize) -> usize {
-        if let Some(values) = values {
-            assert_eq!(values.len(), self.len(), "values of a sparse delta");
-        }
-        let tokens = narrow / self.inputs.max(1);
-        assert_eq!(narrow, tokens * self.inputs, "whole rows of the inputs");
-        assert_eq!(wide, tokens * self.outputs(), "rows of the outputs");
-        tokens
-    }
-
-    /// Returns the number of tokens that make a task.
-    fn step(&self) -> usize {
-        (TASK / self.len().max(1)).max(1)
-    }
-}
+pub use pattern::Pattern;
 
 /// Adds `x (tokens, in)` times the delta to `y (tokens, out)`.
 ///
@@ -121,14 +25,14 @@ impl Pattern {
 /// When the shapes do not fit.
 pub fn forward(cpu: &Cpu, pattern: &Pattern, values: &[f32], x: &[f32], y: &mut [f32]) {
     let tokens = pattern.tokens(Some(values), x.len(), y.len());
-    let (step, outputs, inputs) = (pattern.step(), pattern.outputs(), pattern.inputs);
+    let (step, outputs, inputs) = (pattern.step(), pattern.outputs(), pattern.inputs());
     let y = DisjointMut::matrix(y, outputs);
     cpu.for_each(tokens.div_ceil(step), |task| {
         let range = task * step..tokens.min((task + 1) * step);
         let x = &x[range.start * inputs..range.end * inputs];
         let mut y = y.rows(range);
         for (x, y) in x.chunks_exact(inputs).zip(y.chunks_exact_mut(outputs)) {
-            for ((value, column), row) in values.iter().zip(&pattern.columns).zip(&pattern.rows) {
+            for ((value, column), row) in values.iter().zip(pattern.columns()).zip(pattern.rows()) {
                 let y = &mut y[*row as usize];
                 *y = value.mul_add(x[*column as usize], *y);
             }
@@ -142,14 +46,14 @@ pub fn forward(cpu: &Cpu, pattern: &Pattern, values: &[f32], x: &[f32], y: &mut 
 /// When the shapes do not fit.
 pub fn backward(cpu: &Cpu, pattern: &Pattern, values: &[f32], dy: &[f32], dx: &mut [f32]) {
     let tokens = pattern.tokens(Some(values), dx.len(), dy.len());
-    let (step, outputs, inputs) = (pattern.step(), pattern.outputs(), pattern.inputs);
+    let (step, outputs, inputs) = (pattern.step(), pattern.outputs(), pattern.inputs());
     let dx = DisjointMut::matrix(dx, inputs);
     cpu.for_each(tokens.div_ceil(step), |task| {
         let range = task * step..tokens.min((task + 1) * step);
         let dy = &dy[range.start * outputs..range.end * outputs];
         let mut dx = dx.rows(range);
         for (dy, dx) in dy.chunks_exact(outputs).zip(dx.chunks_exact_mut(inputs)) {
-            for ((value, column), row) in values.iter().zip(&pattern.columns).zip(&pattern.rows) {
+            for ((value, column), row) in values.iter().zip(pattern.columns()).zip(pattern.rows()) {
                 let dx = &mut dx[*column as usize];
                 *dx = value.mul_add(dy[*row as usize], *dx);
             }

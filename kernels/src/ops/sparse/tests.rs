@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::cpu::Isa;
 use crate::reference;
-use crate::testing::{bits, numbers, wide};
+use crate::testing::{bits, check_gradient, numbers, wide};
 
 prop_compose! {
     fn patterns()(outputs in 1..30usize, inputs in 1..30usize)(
@@ -106,6 +106,24 @@ proptest! {
         forward(&cpu, &pattern, &values, &alone, &mut one);
         prop_assert_eq!(bits(&many[row * outputs..][..outputs]), bits(&one));
     }
+}
+
+#[test]
+fn the_reference_has_the_gradients_of_its_product() {
+    let pattern = Pattern::new(3, 4, vec![0, 2, 2, 5], vec![0, 3, 0, 1, 2]);
+    let (values, x) = (wide(&numbers(5, 1)), wide(&numbers(6 * 4, 2)));
+    let weights = wide(&numbers(6 * 3, 3));
+    // A number that depends on every output: its gradient with respect to y is `weights`.
+    let value = |values: &[f64], x: &[f64]| -> f64 {
+        let dense = reference::sparse::dense(&pattern, values);
+        let y = reference::linear::forward(x, &dense, 4);
+        y.iter().zip(&weights).map(|(y, weight)| y * weight).sum()
+    };
+    let dense = reference::sparse::dense(&pattern, &values);
+    let dx = reference::linear::backward(&weights, &dense, 4);
+    let d_values = reference::sparse::gradient(&pattern, &x, &weights);
+    check_gradient("x", &x, &dx, |x| value(&values, x));
+    check_gradient("values", &values, &d_values, |values| value(values, &x));
 }
 
 #[test]

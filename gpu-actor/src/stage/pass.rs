@@ -1,0 +1,28 @@
+//! What every operation of a pass can see.
+
+use kernels::cpu::Cpu;
+use kernels::ops::rope::RopeTable;
+
+use super::adapter::Adapter;
+use crate::batch::Batch;
+use crate::model::{LayerWeights, Model};
+
+/// What every operation of a pass can see.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass<'a> {
+    pub(super) cpu: &'a Cpu,
+    pub(super) model: &'a Model,
+    pub(super) batch: &'a Batch,
+    pub(super) table: &'a RopeTable,
+    /// Whether dropout applies and the tape is written for backward.
+    pub(super) training: bool,
+}
+
+impl Pass<'_> {
+    pub(super) fn weights(&self, layer: usize) -> &LayerWeights {
+        &self.model.layers[layer]
+    }
+}
+
+/// The adapters of a pass, by [`JobSlice::slot`]; an empty slot is the bare backbone.
+pub(super) type Bank = [Option<Adapter>];
