@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::cpu::Isa;
 use crate::reference;
-use crate::testing::{bits, numbers, wide};
+use crate::testing::{bits, check_gradient, numbers, wide};
 
 /// A step of a job: its blocks and their rows in a pass that holds all of them.
 #[derive(Debug)]
@@ -228,6 +228,30 @@ proptest! {
         prop_assert_eq!(sum.unwrap().to_bits(), whole.to_bits());
         prop_assert!((whole - parts.iter().sum::<f64>()).abs() <= 1e-3);
     }
+}
+
+#[test]
+fn the_reference_has_the_gradient_of_a_low_rank_product() {
+    let (rank, width, scale) = (3, 5, 0.7);
+    let (x, dy) = (wide(&numbers(4 * width, 1)), wide(&numbers(4 * rank, 2)));
+    let a = wide(&numbers(rank * width, 3));
+    let value = |a: &[f64]| -> f64 {
+        let low = reference::thin::shrink(&x, a, width, scale);
+        low.iter().zip(&dy).map(|(low, dy)| low * dy).sum()
+    };
+    let gradient = reference::block_sum::outer(&dy, rank, &x, width, scale);
+    check_gradient("a", &a, &gradient, value);
+    let scaling = wide(&numbers(width, 4));
+    let of_columns = |scaling: &[f64]| -> f64 {
+        let scaled = x
+            .iter()
+            .zip(scaling.iter().cycle())
+            .map(|(x, factor)| x * factor);
+        scaled.zip(dy.iter().cycle()).map(|(y, dy)| y * dy).sum()
+    };
+    let dy: Vec<f64> = dy.iter().copied().cycle().take(x.len()).collect();
+    let gradient = reference::block_sum::columns(&dy, &x, width);
+    check_gradient("scaling", &scaling, &gradient, of_columns);
 }
 
 #[test]
