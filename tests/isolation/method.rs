@@ -57,8 +57,8 @@ fn lora() -> impl Strategy<Value = AdapterSpec> {
     );
     (sizes, blocks(), kinds, ratios).prop_map(
         |((rank, alpha), mut targets, (rslora, dora, head), (dropout, lr_ratio))| {
-            // DoRA has no form for the head.
-            if head && !dora {
+            // The head takes neither DoRA nor dropout.
+            if head && !dora && dropout == 0.0 {
                 targets.push(Target::LmHead);
             }
             AdapterSpec::Lora(LoraSpec {

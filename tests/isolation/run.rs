@@ -48,6 +48,8 @@ impl Manner {
 
 /// Adds a plan's job to a session.
 pub(crate) fn admit(session: &mut Session, model: &Model, plan: &Plan, state: Option<JobState>) {
+    let problems = plan.spec.problems(&model.shape);
+    assert!(problems.is_empty(), "{problems:?}");
     let layout = layout_of(&plan.spec.adapter, model, plan.spec.seed);
     let values = plan.values(&layout, model);
     let rows = plan.rows(model.shape.vocab);
