@@ -1,7 +1,7 @@
 //! Compares norms, rotation, gate and attention with the products of the same layer, in turn within one run.
 //!
-//! `cargo run --release -p kernels --example elementwise [-- THREADS [LENGTH ...]]` prints, for a pass of about 512 tokens
-//! through one layer of SmolLM2-135M made of sequences of each length, nanoseconds of processor time per token for each
+//! `cargo run --release -p kernels --example elementwise [-- [avx512|avx2|portable] THREADS [LENGTH ...]]` prints, for a
+//! pass of about 512 tokens through one layer of SmolLM2-135M made of sequences of each length, nanoseconds of processor time per token for each
 //! operation, and their share of the products'. The products are those of the backbone in f32: forward, or the
 //! gradient of their inputs. Figures are sums over rounds, taken in turn, so that a busy machine slows all alike.
 
@@ -9,7 +9,7 @@ use std::fs;
 use std::ops::Range;
 use std::time::Duration;
 
-use kernels::cpu::Cpu;
+use kernels::cpu::{Cpu, Isa};
 use kernels::ops::attention::{self, Heads, Sequence, SequenceGradient};
 use kernels::ops::rope::RopeTable;
 use kernels::ops::{elementwise, linear, rms_norm, rope, swiglu};
@@ -40,16 +40,18 @@ const HEADS: Heads = Heads {
 };
 
 fn main() {
-    let arguments: Vec<usize> = std::env::args()
-        .skip(1)
-        .filter_map(|text| text.parse().ok())
-        .collect();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<usize> = words.iter().filter_map(|text| text.parse().ok()).collect();
+    let sets = Isa::available();
+    let named = sets
+        .iter()
+        .find(|isa| words.iter().any(|word| word == isa.name()));
     let threads = arguments.first().copied().unwrap_or(1);
     let lengths = match arguments.get(1..) {
         Some(lengths) if !lengths.is_empty() => lengths.to_vec(),
         _ => vec![60, 95, 300, 512],
     };
-    let cpu = Cpu::new(threads).expect("threads start");
+    let cpu = Cpu::with_isa(threads, *named.unwrap_or(&sets[0])).expect("threads start");
     println!(
         "{threads} threads, {}; ns of processor time per token",
         cpu.isa()

@@ -16,6 +16,7 @@ mod products;
 mod sight;
 mod softmax;
 mod tasks;
+mod tiles;
 
 pub(crate) use backward::{Saved, Targets, run as backward};
 pub(crate) use forward::run as forward;

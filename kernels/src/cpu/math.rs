@@ -133,7 +133,7 @@ pub(crate) fn filled(rest: &[f32]) -> [f32; 16] {
     lanes
 }
 
-/// Returns the sum of a[i] * b[i] in the canonical order: element i goes to lane i % 16, lanes by [`sum_lanes`].
+/// Returns the sum of `a[i] * b[i]` in the canonical order: element i goes to lane i % 16, lanes by [`sum_lanes`].
 ///
 /// Lanes are made anew in each step and never indexed by a variable: only so do they stay in a register.
 #[inline(always)]

@@ -8,11 +8,12 @@
 use std::ops::Range;
 
 use super::TILE;
-use super::group::{Group, Keys, Queries};
+use super::group::Group;
 use super::products::{against, gather, scatter, turn};
 use super::sight::Sight;
 use super::softmax::{copy, row_products, weigh};
-use super::tasks::Task;
+use super::tasks::{Part, Task};
+use super::tiles::{Keys, Queries};
 use crate::cpu::disjoint::{DisjointMut, Tile};
 use crate::cpu::scratch;
 
@@ -34,17 +35,6 @@ pub(crate) struct Targets<'a> {
     pub(crate) values: DisjointMut<'a, f32>,
     /// `(query tiles * tokens, kv_width)` of keys and of values, overwritten.
     pub(crate) prefix: Option<(DisjointMut<'a, f32>, DisjointMut<'a, f32>)>,
-}
-
-/// Which sums a task makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// Those of queries, keys and values.
-    All,
-    /// Those of queries.
-    Queries,
-    /// Those of keys and values.
-    Keys,
 }
 
 /// The buffers of a task.

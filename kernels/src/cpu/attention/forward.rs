@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use super::TILE;
-use super::group::{Group, Queries};
+use super::group::Group;
 use super::products::{against, gather, turn};
-use super::softmax::{Running, copy, finish, soften};
+use super::softmax::{LANES, Running, copy, finish, soften};
+use super::tiles::Queries;
 use crate::cpu::disjoint::DisjointMut;
 use crate::cpu::micro::Strided;
 use crate::cpu::scratch;
@@ -14,7 +15,7 @@ use crate::cpu::scratch;
 struct Kept<'a> {
     /// `(slots, TILE)`.
     maxima: &'a mut [f32],
-    /// `(slots, TILE)`.
+    /// `(slots, TILE, LANES)`.
     totals: &'a mut [f32],
     /// `(slots, TILE, head_dim)`; begun by the first key tile that is seen.
     out: &'a mut [f32],
@@ -25,7 +26,7 @@ impl<'a> Kept<'a> {
     fn new(slots: usize, dim: usize, buffer: &'a mut [f32]) -> (Self, &'a mut [f32]) {
         let rows = slots * TILE;
         let (maxima, rest) = buffer.split_at_mut(rows);
-        let (totals, rest) = rest.split_at_mut(rows);
+        let (totals, rest) = rest.split_at_mut(rows * LANES);
         let (out, rest) = rest.split_at_mut(rows * dim);
         maxima.fill(f32::NEG_INFINITY);
         totals.fill(0.0);
@@ -42,7 +43,7 @@ impl<'a> Kept<'a> {
         let dim = self.out.len() / self.maxima.len();
         Running {
             maxima: &mut self.maxima[rows.clone()],
-            totals: &mut self.totals[rows.clone()],
+            totals: &mut self.totals[rows.start * LANES..rows.end * LANES],
             out: &mut self.out[rows.start * dim..rows.end * dim],
         }
     }
@@ -58,7 +59,7 @@ pub(crate) fn run(
 ) {
     let (dim, members) = (group.heads.head_dim, group.members());
     let slots = tiles.len() * members;
-    let len = slots * TILE * (2 + dim) + TILE * (TILE + dim);
+    let len = slots * TILE * (1 + LANES + dim) + TILE * (TILE + dim);
     scratch::with(len, |buffer| {
         let (mut kept, rest) = Kept::new(slots, dim, buffer);
         let (scores, turned) = rest.split_at_mut(TILE * TILE);
@@ -98,6 +99,7 @@ fn write(
     log_sum_exp: &DisjointMut<'_, f32>,
 ) {
     let (dim, members) = (group.heads.head_dim, group.members());
+    let mut row_sums = [0.0; TILE];
     for (place, tile) in tiles.enumerate() {
         let queries = group.queries(tile);
         let first = group.sequence.rows.start + queries.first;
@@ -106,13 +108,13 @@ fn write(
         let mut sums = log_sum_exp.tile(rows, group.query_heads());
         for stack in Stack::all(group, queries) {
             let mut running = kept.slot(place * members + stack.members.start);
-            finish(group.isa, stack.len(), &mut running);
-            for at in 0..stack.len() {
+            finish(group.isa, &mut running, &mut row_sums);
+            for (at, sum) in row_sums.iter().enumerate().take(stack.len()) {
                 let (row, member) = stack.cell(at);
                 let from = &running.out[at * dim..(at + 1) * dim];
                 let to = &mut out.row(row)[member * dim..(member + 1) * dim];
                 copy(group.isa, from, to);
-                sums.row(row)[member] = running.totals[at];
+                sums.row(row)[member] = *sum;
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::group::{Keys, Queries};
+use super::tiles::{Keys, Queries};
 use super::{STRIP, TILE};
 
 /// Columns `from[row]..to[row]` of a key tile are seen by a row of a query tile; both grow with the row.

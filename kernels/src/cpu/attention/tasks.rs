@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::backward::Part;
 use super::group::Group;
 use crate::cpu::Cpu;
 
@@ -12,6 +11,17 @@ const SLOTS: usize = 12;
 
 /// Key tiles of a task that makes no sums of queries.
 const KEY_RUN: usize = 4;
+
+/// Which sums a task makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Those of queries, keys and values.
+    All,
+    /// Those of queries.
+    Queries,
+    /// Those of keys and values.
+    Keys,
+}
 
 /// Some query tiles and key tiles of a group.
 #[derive(Clone, Debug)]
