@@ -26,15 +26,18 @@ use crate::tiny;
 
 const STEPS: usize = 2;
 
-/// A tensor whose values are all below this is compared as if this was its largest: some are zero but for rounding,
-/// as is the gradient of keys when every row sees but itself.
+/// A tensor whose largest value is below this, or below this share of the largest of all, is compared as if it was
+/// that large: some are zero but for rounding, as is the gradient of queries when every row sees but itself.
 const SMALL: f64 = 1e-3;
+const SMALL_SHARE: f64 = 1e-2;
 
 /// The largest difference of a tensor over its largest value, by the worst tensor; what is no number is far away.
 fn distance(got: &Tensors, want: &Tensors) -> (f64, String) {
     let mut worst = (0.0, String::new());
+    let largest = want.values().map(|t| t.largest()).fold(0.0, f64::max);
+    let floor = SMALL.max(SMALL_SHARE * largest);
     for (key, want) in want {
-        let scale = want.largest().max(SMALL);
+        let scale = want.largest().max(floor);
         for (got, want) in got[key].values.iter().zip(&want.values) {
             let away = (got - want).abs() / scale;
             if away > worst.0 || away.is_nan() {
