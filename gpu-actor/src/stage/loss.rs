@@ -103,7 +103,8 @@ fn runs<'a>(batch: &'a Batch, bank: &Bank, rows: &[usize]) -> Vec<Run<'a>> {
         }
         from = to;
     }
-    list.retain(|run| run.from < run.to);
+    // A job that adapts the head is kept without labelled rows too: its blocks must reach the tree.
+    list.retain(|run| run.from < run.to || run.job.is_some());
     list
 }
 

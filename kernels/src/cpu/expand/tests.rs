@@ -1,5 +1,6 @@
 use super::*;
 use crate::testing::weight;
+use crate::weight::Format;
 
 #[test]
 fn panels_hold_the_numbers_of_the_weight() {
