@@ -1,9 +1,9 @@
 //! Compares norms, rotation, gate and attention with the products of the same layer, in turn within one run.
 //!
 //! `cargo run --release -p kernels --example elementwise [-- [avx512|avx2|portable] THREADS [LENGTH ...]]` prints, for a
-//! pass of about 512 tokens through one layer of SmolLM2-135M made of sequences of each length, nanoseconds of processor time per token for each
-//! operation, and their share of the products'. The products are those of the backbone in f32: forward, or the
-//! gradient of their inputs. Figures are sums over rounds, taken in turn, so that a busy machine slows all alike.
+//! pass of about 512 tokens through one layer of SmolLM2-135M made of sequences of each length, nanoseconds of
+//! processor time per token for each operation, and their share of the products'. The products are those of the
+//! backbone in f32: forward, or the gradient of their inputs. Figures are sums over rounds, taken in turn, so that a busy machine slows all alike.
 
 use std::fs;
 use std::ops::Range;

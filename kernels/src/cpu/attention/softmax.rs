@@ -165,8 +165,8 @@ const COLUMNS: [i32; TILE] = {
 };
 
 isa_dispatch! {
-    /// Turns `scores (rows, TILE)` into weights e^(scale * score - log_sum_exp), and `d (rows, TILE)`, gradients of weights,
-    /// into gradients of unscaled scores; both are 0 where hidden.
+    /// Turns `scores (rows, TILE)` into weights e^(scale * score - log_sum_exp), and `d (rows, TILE)`, gradients of
+    /// weights, into gradients of unscaled scores; both are 0 where hidden.
     pub(super) fn weigh(
         scores: &mut [f32],
         d: &mut [f32],

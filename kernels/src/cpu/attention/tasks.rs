@@ -61,8 +61,9 @@ impl<'a> Task<'a> {
         runs(&self.tiles, run).map(cut).collect()
     }
 
-    /// Cuts into tasks that make the sums of queries and others that make those of keys, when the group is so large that
-    /// some of `threads` would wait for it: seven products instead of five are then the lesser evil. The bits are the same.
+    /// Cuts into tasks that make the sums of queries and others that make those of keys, when the group is so large
+    /// that some of `threads` would wait for it: seven products instead of five are then the lesser evil. The bits are
+    /// the same.
     pub(crate) fn split(&self, total: usize, threads: usize) -> Vec<Self> {
         if 5 * self.cost() * threads <= 7 * total {
             return vec![self.clone()];
