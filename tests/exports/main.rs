@@ -25,6 +25,7 @@ use shared::random::{Domain, Stream};
 use system_tests::engine::steps::{self, Trainee};
 use system_tests::methods;
 use system_tests::oracle::matrix::Matrix;
+use system_tests::skipped;
 
 const SEED: u64 = 11;
 
@@ -136,7 +137,7 @@ fn hold(folders: &[PathBuf]) {
     #[expect(clippy::disallowed_methods, reason = "a test suite is a shell")]
     let python = std::env::var_os("SPOTMUX_PEER_PYTHON");
     let Some(python) = python else {
-        println!("SKIPPED: the PEFT library's part: SPOTMUX_PEER_PYTHON names no interpreter");
+        skipped::aloud("the PEFT library's part: SPOTMUX_PEER_PYTHON names no interpreter");
         return;
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peer/check_adapters.py");
@@ -177,7 +178,7 @@ fn exports_on_the_real_model_load_elsewhere() {
     #[expect(clippy::disallowed_methods, reason = "a test suite is a shell")]
     let named = ["SPOTMUX_SMOLLM2", "SPOTMUX_PEER_PYTHON"].map(std::env::var_os);
     let [Some(model), Some(_)] = named else {
-        println!("SKIPPED: SPOTMUX_SMOLLM2 and SPOTMUX_PEER_PYTHON are not both set");
+        skipped::aloud("SPOTMUX_SMOLLM2 and SPOTMUX_PEER_PYTHON are not both set");
         return;
     };
     let folder = tempfile::tempdir().unwrap();

@@ -14,6 +14,7 @@ use system_tests::reference::comparison::{self, Findings, Tolerances};
 use system_tests::reference::contestant::{Contestant, Outcome};
 use system_tests::reference::judge::Judge;
 use system_tests::reference::set::ReferenceSet;
+use system_tests::skipped;
 
 /// The folder of the set; none, said aloud, when the default one is absent.
 ///
@@ -35,10 +36,10 @@ fn root() -> Option<PathBuf> {
     if path.is_dir() {
         return Some(path);
     }
-    println!(
-        "SKIPPED: no references at {}: set SPOTMUX_REFERENCE",
+    skipped::aloud(&format!(
+        "no references at {}: set SPOTMUX_REFERENCE",
         path.display()
-    );
+    ));
     None
 }
 

@@ -19,6 +19,7 @@ use shared::job::{AdapterSpec, LoraSpec, OptimizerSpec, Targets};
 use shared::model::Target;
 use system_tests::engine::steps::{self, Trainee};
 use system_tests::oracle::cross_entropy;
+use system_tests::skipped;
 
 /// Below this margin between first and second choice, rounding may decide.
 const MARGIN: f64 = 0.05;
@@ -74,7 +75,7 @@ struct LoraOptimizer {
 fn given() -> Option<(Expected, Stage)> {
     let path = crate::root()?.join("smollm2.json");
     if !path.is_file() {
-        println!("SKIPPED: the set has no {}", path.display());
+        skipped::aloud(&format!("the set has no {}", path.display()));
         return None;
     }
     static MODEL: OnceLock<Option<Arc<Model>>> = OnceLock::new();
@@ -85,8 +86,8 @@ fn given() -> Option<(Expected, Stage)> {
 
 fn open() -> Option<Arc<Model>> {
     let Some(path) = model_file() else {
-        println!(
-            "SKIPPED: no SmolLM2: `spotmux model pull smollm2-135m-instruct`, or set SPOTMUX_SMOLLM2"
+        skipped::aloud(
+            "no SmolLM2: `spotmux model pull smollm2-135m-instruct`, or set SPOTMUX_SMOLLM2",
         );
         return None;
     };

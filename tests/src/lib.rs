@@ -6,3 +6,4 @@ pub mod engine;
 pub mod methods;
 pub mod oracle;
 pub mod reference;
+pub mod skipped;
