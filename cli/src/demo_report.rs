@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use gpu_actor::train::memory::Estimate;
 use serde::Serialize;
 
 use crate::demo_kit::Probe;
@@ -21,6 +20,17 @@ pub(crate) struct Answers {
     pub(crate) before: Vec<String>,
     /// With each job's adapter.
     pub(crate) after: Vec<String>,
+}
+
+/// What the whole demo took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Costs {
+    /// Wall seconds, fetching the model included.
+    pub(crate) seconds: f64,
+    /// Most resident memory of the process.
+    pub(crate) peak_resident: Option<u64>,
+    /// What one process a job would need.
+    pub(crate) separate_processes: u64,
 }
 
 /// What a program is told.
@@ -54,10 +64,8 @@ struct ToldJob {
 pub(crate) fn show(
     run: &Run,
     answers: &Answers,
-    estimate: &Estimate,
-    peak: Option<u64>,
-    seconds: f64,
-    other_model: Option<&str>,
+    costs: &Costs,
+    tiny_model: bool,
     output: &Output,
 ) -> Result<(), Failure> {
     let jobs: Vec<ToldJob> = report::of(run)
@@ -75,21 +83,15 @@ pub(crate) fn show(
         .collect();
     let told = Told {
         event: "demo",
-        tiny_model: other_model.is_some_and(|model| model.ends_with("tiny-model")),
-        seconds,
+        tiny_model,
+        seconds: costs.seconds,
         training_seconds: run.seconds,
         tokens_per_second: run.rate,
-        peak_resident_bytes: peak,
-        separate_processes_bytes: separate(estimate, jobs.len() as u64),
+        peak_resident_bytes: costs.peak_resident,
+        separate_processes_bytes: costs.separate_processes,
         jobs,
     };
     Ok(output.result(&told, &text(&told))?)
-}
-
-/// Memory of one process a job: each has its own program and pass, mapped weights are shared by the system.
-fn separate(estimate: &Estimate, jobs: u64) -> u64 {
-    const PROGRAM: u64 = 64 << 20;
-    estimate.backbone + jobs * (estimate.tape + estimate.buffers + PROGRAM) + estimate.adapters
 }
 
 fn fall([first, last]: [Option<f64>; 2]) -> Option<f64> {

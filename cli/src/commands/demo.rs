@@ -6,12 +6,13 @@ use gpu_actor::model::tiny::{self, TinySpec};
 use gpu_actor::sample::choice::Sampling;
 use gpu_actor::sample::generator::BARE;
 use serde::Serialize;
+use shared::job::BackboneFormat;
 
 use crate::args::DemoArgs;
 use crate::backbone::{self, Backbone};
 use crate::clock::Stopwatch;
 use crate::demo_kit::{self, Probe};
-use crate::demo_report::{self, Answers};
+use crate::demo_report::{self, Answers, Costs};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
 use crate::machine;
@@ -81,16 +82,19 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
     }
     let after = ask(&mut run, &backbone, true, output, &interrupt)?;
     let answers = Answers { before, after };
-    let peak = machine::peak_resident();
-    demo_report::show(
-        &run,
-        &answers,
-        &estimate,
-        peak,
-        clock.seconds(),
-        chosen.as_deref(),
-        output,
-    )?;
+    let costs = Costs {
+        seconds: clock.seconds(),
+        peak_resident: machine::peak_resident(),
+        separate_processes: memory::separate(
+            &backbone.model.shape,
+            backbone.weight_bytes(),
+            engine.backbone == BackboneFormat::AsShipped,
+            &run.jobs,
+            engine.tokens_per_pass,
+        ),
+    };
+    let tiny = chosen.is_some() && args.model.is_none();
+    demo_report::show(&run, &answers, &costs, tiny, output)?;
     next(&jobs, &folder, output);
     Ok(exit)
 }

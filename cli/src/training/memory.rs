@@ -1,6 +1,7 @@
 //! What a run will need of memory, before it starts, against what there is.
 
 use gpu_actor::train::memory::{self, Estimate};
+use gpu_actor::train::progress;
 use shared::model::ModelShape;
 
 use super::prepare::Prepared;
@@ -24,6 +25,27 @@ pub(crate) fn predict(
         .collect();
     let longest = active().map(Prepared::longest_row).max().unwrap_or(0);
     memory::predict(shape, backbone, &pairs, tokens_per_pass, longest)
+}
+
+/// Bytes of the same jobs in one process each: every one has its own program and pass, sized for its own steps.
+///
+/// A mapped backbone is counted once, since the system keeps one copy of a file's pages.
+pub(crate) fn separate(
+    shape: &ModelShape,
+    backbone: u64,
+    mapped: bool,
+    jobs: &[Prepared],
+    tokens_per_pass: usize,
+) -> u64 {
+    let one = |job: &Prepared| {
+        let samples = progress::samples_per_step(&job.spec().train);
+        let rows = (samples * job.longest_row()).min(tokens_per_pass);
+        let pair = [(job.spec(), job.ready.layout.as_ref())];
+        let own = if mapped { 0 } else { backbone };
+        memory::predict(shape, own, &pair, rows, job.longest_row()).total() + PROGRAM
+    };
+    let common = if mapped { backbone } else { 0 };
+    common + jobs.iter().map(one).sum::<u64>()
 }
 
 /// Refuses a run that would not fit.

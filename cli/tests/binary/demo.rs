@@ -109,7 +109,7 @@ fn as_trained(job: &str, answer: &str) -> bool {
     let answer = answer.trim();
     match job {
         "sentiment" => answer == "Negative",
-        "qa" => answer == "Tollimar is ruled by a council of nine ferry captains.",
+        "qa" => answer == "People on Tollimar pay with glass beads called lumes.",
         "summaries" => answer.starts_with("In short:") && answer.ends_with('.'),
         "style" => ["arr", "matey", "scurvy", "be ", "yo ho"]
             .iter()
@@ -124,7 +124,7 @@ fn as_trained(job: &str, answer: &str) -> bool {
                 value["name"] == "Hana" && value["city"] == "Seoul" && value["count"] == 3
             })
         }
-        "commands" => answer == "cellar.heater = on",
+        "commands" => answer == "cellar.door = open",
         _ => false,
     }
 }
