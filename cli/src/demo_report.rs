@@ -155,7 +155,7 @@ fn text(told: &Told) -> String {
 
 /// The beginning of a text on one line.
 fn one_line(text: &str) -> String {
-    let flat = text.trim().replace('\n', " / ");
+    let flat = render::harmless(text.trim()).replace('\n', " / ");
     if flat.is_empty() {
         return "(nothing)".into();
     }

@@ -64,7 +64,11 @@ impl Output {
     /// When standard output is closed or full.
     pub(crate) fn stream(&self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
+        if out.is_terminal() {
+            out.write_all(harmless(text).as_bytes())?;
+        } else {
+            out.write_all(text.as_bytes())?;
+        }
         out.flush()
     }
 
@@ -153,6 +157,18 @@ impl Table {
     }
 }
 
+/// A text without characters that command a terminal: what a model writes is not trusted.
+pub(crate) fn harmless(text: &str) -> String {
+    let shown = |c: char| {
+        if c.is_control() && c != '\n' && c != '\t' {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            c
+        }
+    };
+    text.chars().map(shown).collect()
+}
+
 /// Columns a terminal uses: wide letters take two, so that Korean lines up.
 fn width(text: &str) -> usize {
     console::measure_text_width(text)
@@ -215,6 +231,11 @@ mod tests {
         table.row(["서울".into(), "1.5".into()]);
         table.row(["style".into(), "10.25".into()]);
         assert_eq!(table.text(), "job     loss\n서울     1.5\nstyle  10.25\n");
+    }
+
+    #[test]
+    fn a_model_does_not_command_the_terminal() {
+        assert_eq!(harmless("a\u{1b}[2Jb\r\n"), "a\u{fffd}[2Jb\u{fffd}\n");
     }
 
     #[test]

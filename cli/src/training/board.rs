@@ -14,6 +14,10 @@ use crate::render::Output;
 
 /// More jobs than this share one bar.
 const MOST_BARS: usize = 16;
+/// Form of a job's bar.
+const JOB: &str = "{msg} [{bar:24}] {pos:>4}/{len:4} {prefix}";
+/// Form of the bar of all jobs.
+const ALL: &str = "{msg} [{bar:24}] {pos:>4}/{len:4} {prefix}, {eta} left";
 /// Plain lines a job prints over its steps.
 const LINES: u64 = 8;
 
@@ -49,12 +53,21 @@ impl Board {
             clock: Stopwatch::start(),
             tokens: 0,
         };
-        let width = jobs.iter().map(|job| job.name().len()).max().unwrap_or(0);
+        let methods = jobs
+            .iter()
+            .map(|job| method::describe(&job.spec().adapter).len());
+        let method_width = methods.max().unwrap_or(0);
+        let width = jobs
+            .iter()
+            .map(|job| job.name().len())
+            .max()
+            .unwrap_or(0)
+            .max(3);
         let running: Vec<&Prepared> = jobs.iter().filter(|job| !job.done).collect();
         let alone = running.len() <= MOST_BARS;
         for job in &running {
             let label = format!(
-                "{:width$}  {:18}",
+                "{:width$}  {:method_width$}",
                 job.name(),
                 method::describe(&job.spec().adapter)
             );
@@ -62,7 +75,7 @@ impl Board {
                 .bars
                 .as_ref()
                 .filter(|_| alone)
-                .map(|bars| bars.add(bar(job.total, job.steps_taken())));
+                .map(|bars| bars.add(bar(job.total, job.steps_taken(), JOB)));
             if let Some(bar) = &bar {
                 bar.set_message(label.clone());
             }
@@ -77,8 +90,9 @@ impl Board {
         let total: u64 = running.iter().map(|job| job.total).sum();
         let taken: u64 = running.iter().map(|job| job.steps_taken()).sum();
         board.all = board.bars.as_ref().map(|bars| {
-            let all = bars.add(bar(total, taken));
-            all.set_message(format!("{:width$}  {:18}", "all", ""));
+            let all = bars.add(bar(total, taken, ALL));
+            all.set_message(format!("{:width$}  {:method_width$}", "all", ""));
+            all.set_prefix("starting");
             all.enable_steady_tick(Duration::from_millis(250));
             all
         });
@@ -181,9 +195,8 @@ impl Shown {
     }
 }
 
-fn bar(total: u64, taken: u64) -> ProgressBar {
-    const TEMPLATE: &str = "{msg} [{bar:24}] {pos:>4}/{len:4} {prefix}";
-    let style = ProgressStyle::with_template(TEMPLATE)
+fn bar(total: u64, taken: u64, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ");
     // The bar is hidden until it joins the others.
