@@ -17,7 +17,7 @@ Without a network a tiny random model is trained instead.";
 #[derive(Debug, Args)]
 #[command(after_help = DEMO)]
 pub(crate) struct DemoArgs {
-    /// Folder of the results; it must not be there yet [default: spotmux-demo, spotmux-demo-2, ...]
+    /// Folder of the results, absent or empty [default: spotmux-demo, spotmux-demo-2, ...]
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Another model than SmolLM2-135M-Instruct: a folder, a .gguf file or the name of a fetched one

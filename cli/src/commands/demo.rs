@@ -78,6 +78,12 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
     let before = ask(&mut run, &backbone, false, output, &interrupt)?;
     let exit = run.train(output, &interrupt)?;
     if exit == Exit::Interrupted {
+        let file = folder.join(demo_kit::JOBS).display().to_string();
+        output.next(&[format!(
+            "spotmux train {} --model {}",
+            render::shell_word(&file),
+            render::shell_word(&jobs.file.model)
+        )]);
         return Ok(exit);
     }
     let after = ask(&mut run, &backbone, true, output, &interrupt)?;

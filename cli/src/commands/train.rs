@@ -98,6 +98,10 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
     }
     let mut run = Run::new(&backbone, &cpu, engine.tokens_per_pass, prepared)?;
     let exit = run.train(output, &interrupt)?;
+    if exit == Exit::Interrupted {
+        let file = render::shell_word(&args.jobs.display().to_string());
+        output.next(&[format!("spotmux train {file}   # with the same options")]);
+    }
     conclude(&run, exit, &jobs, output)?;
     Ok(exit)
 }
