@@ -7,3 +7,4 @@ pub mod prepare;
 pub mod progress;
 pub mod session;
 pub mod store;
+mod tally;

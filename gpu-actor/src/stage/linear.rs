@@ -192,6 +192,36 @@ pub(super) struct Pair<'a> {
     pub(super) low: usize,
 }
 
+impl Pair<'_> {
+    /// The half A at some rows, without a scale: the pair's intermediates start at `low`.
+    pub(super) fn down<'b>(&self, bank: &'b Bank, rows: Range<usize>, low: usize) -> Part<'b> {
+        self.part(bank, &self.a, 1.0, rows, low)
+    }
+
+    /// The half B at the job's rows, with the pair's scale.
+    pub(super) fn up<'b>(&self, bank: &'b Bank) -> Part<'b> {
+        self.part(bank, &self.b, self.scale, self.job.rows.clone(), self.low)
+    }
+
+    fn part<'b>(
+        &self,
+        bank: &'b Bank,
+        matrix: &Range<usize>,
+        scale: f32,
+        rows: Range<usize>,
+        low: usize,
+    ) -> Part<'b> {
+        let adapter = bank[self.job.slot].as_ref().expect("a pair has an adapter");
+        Part {
+            rows,
+            rank: self.rank,
+            matrix: &adapter.values[matrix.clone()],
+            scale,
+            low,
+        }
+    }
+}
+
 pub(super) fn pairs<'a>(
     pass: &Pass<'a>,
     bank: &Bank,
@@ -236,10 +266,6 @@ pub(super) fn pairs<'a>(
     found
 }
 
-pub(super) fn values(bank: &Bank, slot: usize) -> &[f32] {
-    &bank[slot].as_ref().expect("a pair has an adapter").values
-}
-
 fn low_rank(
     pass: &Pass<'_>,
     bank: &Bank,
@@ -261,37 +287,17 @@ fn low_rank(
     let plain: Vec<Part<'_>> = pairs
         .iter()
         .filter(|pair| pair.drop.is_none())
-        .map(|pair| down_part(pair, bank, pair.job.rows.clone(), pair.low))
+        .map(|pair| pair.down(bank, pair.job.rows.clone(), pair.low))
         .collect();
     thin::shrink(pass.cpu, &plain, x, width, &mut tape.low);
     for pair in pairs.iter().filter(|pair| pair.drop.is_some()) {
         let input = dropped_input(pass, pair, x, width);
         let low = &mut tape.low[pair.low..][..pair.job.rows.len() * pair.rank];
-        let part = down_part(pair, bank, 0..pair.job.rows.len(), 0);
+        let part = pair.down(bank, 0..pair.job.rows.len(), 0);
         thin::shrink(pass.cpu, &[part], &input, width, low);
     }
-    let ups: Vec<Part<'_>> = pairs
-        .iter()
-        .map(|pair| Part {
-            rows: pair.job.rows.clone(),
-            rank: pair.rank,
-            matrix: &values(bank, pair.job.slot)[pair.b.clone()],
-            scale: pair.scale,
-            low: pair.low,
-        })
-        .collect();
+    let ups: Vec<Part<'_>> = pairs.iter().map(|pair| pair.up(bank)).collect();
     thin::grow(pass.cpu, &ups, &tape.low, y, out);
-}
-
-fn down_part<'a>(pair: &Pair<'_>, bank: &'a Bank, rows: Range<usize>, low: usize) -> Part<'a> {
-    let matrix = &values(bank, pair.job.slot)[pair.a.clone()];
-    Part {
-        rows,
-        rank: pair.rank,
-        matrix,
-        scale: 1.0,
-        low,
-    }
 }
 
 /// The job's rows of the input with dropout applied, `(rows, in)`.

@@ -5,10 +5,9 @@ use kernels::ops::thin::{self, Part};
 use kernels::ops::{elementwise, linear as product};
 use shared::model::Projection;
 
+use super::adapter::Adapter;
 use super::gradient::Slot;
-use super::linear::{
-    Pair, dropped_input, input_scale, pairs, rows_of, rows_of_mut, site, split_runs, values,
-};
+use super::linear::{Pair, dropped_input, pairs, rows_of, rows_of_mut, split_runs};
 use super::pass::{Bank, Pass};
 use super::tape::SiteTape;
 use super::{dropout, sums};
@@ -87,37 +86,35 @@ fn reverse_output(
     let out = pass.weights(layer).projection(p).rows();
     let mut saved = 0;
     for job in &pass.batch.jobs {
-        let Some((adapter, found)) = site(bank, job, layer, p) else {
+        let Some(adapter) = bank.get_mut(job.slot).and_then(Option::as_mut) else {
             continue;
         };
-        let found = found.clone();
-        let derived = match found {
-            LinearSite::LowRank {
-                magnitude: Some(_), ..
-            } => adapter.derived.dora_scale[layer][p as usize].clone(),
-            LinearSite::ScaleOutput(ref range) => adapter.values[range.clone()].to_vec(),
-            _ => Vec::new(),
-        };
-        let dy = rows_of_mut(dy, &job.rows, out);
-        let adapter = bank[job.slot].as_mut().expect("the site is this adapter's");
-        match found {
-            LinearSite::Bias(range) => {
-                let slot = adapter.gradient.slot(&range, job.last);
-                sums::columns(pass.cpu, job, dy, None, out, slot);
+        let Adapter {
+            layout,
+            values,
+            gradient,
+            derived,
+            ..
+        } = adapter;
+        let (range, scale) = match &layout.layers[layer].linear[p as usize] {
+            Some(LinearSite::Bias(range)) => {
+                let dy = rows_of(dy, &job.rows, out);
+                sums::columns(pass.cpu, job, dy, None, out, gradient.slot(range, job.last));
+                continue;
             }
-            LinearSite::ScaleOutput(range)
-            | LinearSite::LowRank {
+            Some(LinearSite::ScaleOutput(range)) => (range, &values[range.clone()]),
+            Some(LinearSite::LowRank {
                 magnitude: Some(range),
                 ..
-            } => {
-                let outputs = &tape.outputs[saved..saved + dy.len()];
-                saved += dy.len();
-                let slot = adapter.gradient.slot(&range, job.last);
-                sums::columns(pass.cpu, job, dy, Some(outputs), out, slot);
-                elementwise::scale_columns(pass.cpu, dy, &derived);
-            }
-            _ => {}
-        }
+            }) => (range, &derived.dora_scale[layer][p as usize][..]),
+            _ => continue,
+        };
+        let dy = rows_of_mut(dy, &job.rows, out);
+        let outputs = &tape.outputs[saved..saved + dy.len()];
+        saved += dy.len();
+        let slot = gradient.slot(range, job.last);
+        sums::columns(pass.cpu, job, dy, Some(outputs), out, slot);
+        elementwise::scale_columns(pass.cpu, dy, scale);
     }
 }
 
@@ -144,17 +141,18 @@ fn reverse_input(
             &mut d_input,
             false,
         );
-        if let Some(scale) = input_scale(bank, job, layer, *p).map(<[f32]>::to_vec) {
-            let adapter = bank[job.slot]
-                .as_mut()
-                .expect("the scale is this adapter's");
-            if let Some(LinearSite::ScaleInput(range)) =
-                adapter.layout.layers[layer].linear[*p as usize].clone()
-            {
-                let slot = adapter.gradient.slot(&range, job.last);
-                sums::columns(pass.cpu, job, &d_input, Some(x), weight.cols(), slot);
-            }
-            elementwise::scale_columns(pass.cpu, &mut d_input, &scale);
+        let Adapter {
+            layout,
+            values,
+            gradient,
+            ..
+        } = bank[job.slot]
+            .as_mut()
+            .expect("only jobs with a scaled input come here");
+        if let Some(LinearSite::ScaleInput(range)) = &layout.layers[layer].linear[*p as usize] {
+            let slot = gradient.slot(range, job.last);
+            sums::columns(pass.cpu, job, &d_input, Some(x), weight.cols(), slot);
+            elementwise::scale_columns(pass.cpu, &mut d_input, &values[range.clone()]);
         }
         if let Some(dx) = dx.as_deref_mut() {
             elementwise::add(pass.cpu, dx, &d_input);
@@ -183,28 +181,13 @@ fn reverse_low_rank(
     }
     // d_low = scale * dy B
     let mut d_low = vec![0.0; tape.low.len()];
-    let ups: Vec<Part<'_>> = pairs
-        .iter()
-        .map(|pair| Part {
-            rows: pair.job.rows.clone(),
-            rank: pair.rank,
-            matrix: &values(bank, pair.job.slot)[pair.b.clone()],
-            scale: pair.scale,
-            low: pair.low,
-        })
-        .collect();
+    let ups: Vec<Part<'_>> = pairs.iter().map(|pair| pair.up(bank)).collect();
     thin::shrink(pass.cpu, &ups, dy, out, &mut d_low);
     if let Some(dx) = dx {
         let downs: Vec<Part<'_>> = pairs
             .iter()
             .filter(|pair| pair.drop.is_none())
-            .map(|pair| Part {
-                rows: pair.job.rows.clone(),
-                rank: pair.rank,
-                matrix: &values(bank, pair.job.slot)[pair.a.clone()],
-                scale: 1.0,
-                low: pair.low,
-            })
+            .map(|pair| pair.down(bank, pair.job.rows.clone(), pair.low))
             .collect();
         thin::grow(pass.cpu, &downs, &d_low, dx, width);
         for pair in pairs.iter().filter(|pair| pair.drop.is_some()) {
@@ -245,13 +228,7 @@ fn grow_dropped(
 ) {
     let rows = pair.job.rows.len();
     let mut d_input = vec![0.0; rows * width];
-    let part = Part {
-        rows: 0..rows,
-        rank: pair.rank,
-        matrix: &values(bank, pair.job.slot)[pair.a.clone()],
-        scale: 1.0,
-        low: 0,
-    };
+    let part = pair.down(bank, 0..rows, 0);
     thin::grow(
         pass.cpu,
         &[part],
@@ -278,26 +255,30 @@ fn reverse_sparse(
 ) {
     let out = pass.weights(layer).projection(p).rows();
     for job in &pass.batch.jobs {
-        let Some((adapter, LinearSite::Sparse { values, pattern })) = site(bank, job, layer, p)
+        let Some(Adapter {
+            layout,
+            values,
+            gradient,
+            ..
+        }) = bank.get_mut(job.slot).and_then(Option::as_mut)
         else {
             continue;
         };
-        let (range, pattern) = (values.clone(), pattern.clone());
+        let Some(LinearSite::Sparse {
+            values: range,
+            pattern,
+        }) = &layout.layers[layer].linear[p as usize]
+        else {
+            continue;
+        };
         let (x, dy) = (rows_of(x, &job.rows, width), rows_of(dy, &job.rows, out));
         if let Some(dx) = dx.as_deref_mut() {
-            let values = &adapter.values[range.clone()];
-            sparse::backward(
-                pass.cpu,
-                &pattern,
-                values,
-                dy,
-                rows_of_mut(dx, &job.rows, width),
-            );
+            let dx = rows_of_mut(dx, &job.rows, width);
+            sparse::backward(pass.cpu, pattern, &values[range.clone()], dy, dx);
         }
-        let adapter = bank[job.slot].as_mut().expect("the site is this adapter's");
         let (blocks, first_block) = (sums::blocks(job), job.first_block);
-        let Slot { nodes, gradient } = adapter.gradient.slot(&range, job.last);
-        let values = Values {
+        let Slot { nodes, gradient } = gradient.slot(range, job.last);
+        let sum = Values {
             first_block,
             blocks: &blocks,
             x,
@@ -305,6 +286,6 @@ fn reverse_sparse(
             nodes,
             gradient,
         };
-        sparse::gradient(pass.cpu, &pattern, values);
+        sparse::gradient(pass.cpu, pattern, sum);
     }
 }

@@ -10,6 +10,7 @@ use kernels::ops::head::{self, HeadAdapter};
 use kernels::ops::rms_norm;
 use kernels::ops::thin::{self, Part};
 
+use super::adapter::Adapter;
 use super::pass::{Bank, Pass};
 use super::sums;
 use crate::batch::{Batch, JobSlice, NO_TARGET};
@@ -28,21 +29,37 @@ pub(super) struct Labelled {
     pub(super) d_hidden: Vec<f32>,
 }
 
+/// Chosen rows of the last block's output before and after the final norm, `(rows, hidden)`.
+struct Ends {
+    x: Vec<f32>,
+    normed: Vec<f32>,
+    root: Vec<f32>,
+}
+
+impl Ends {
+    fn of(pass: &Pass<'_>, hidden: &[f32], rows: &[usize]) -> Self {
+        let shape = &pass.model.shape;
+        let (width, eps) = (shape.hidden, shape.norm_eps as f32);
+        let mut x = Vec::with_capacity(rows.len() * width);
+        for &row in rows {
+            x.extend_from_slice(&hidden[row * width..][..width]);
+        }
+        let (mut normed, mut root) = (vec![0.0; x.len()], vec![0.0; rows.len()]);
+        let norm = &pass.model.final_norm;
+        rms_norm::forward(pass.cpu, &x, norm, eps, width, &mut normed, &mut root);
+        Self { x, normed, root }
+    }
+}
+
 /// Computes losses, and gradients when training, from the last block's output `(rows, hidden)`.
 pub(super) fn compute(pass: &Pass<'_>, bank: &mut Bank, hidden: &[f32]) -> Labelled {
     let (model, batch) = (pass.model, pass.batch);
-    let (width, eps) = (model.shape.hidden, model.shape.norm_eps as f32);
+    let width = model.shape.hidden;
     let rows: Vec<usize> = (0..batch.rows())
         .filter(|&row| batch.targets[row] != NO_TARGET)
         .collect();
     let count = rows.len();
-    let mut x = Vec::with_capacity(count * width);
-    for &row in &rows {
-        x.extend_from_slice(&hidden[row * width..][..width]);
-    }
-    let (mut normed, mut root) = (vec![0.0; x.len()], vec![0.0; count]);
-    let norm = &model.final_norm;
-    rms_norm::forward(pass.cpu, &x, norm, eps, width, &mut normed, &mut root);
+    let Ends { x, normed, root } = Ends::of(pass, hidden, &rows);
     let targets: Vec<u32> = rows.iter().map(|&row| batch.targets[row]).collect();
     let coefficients: Vec<f32> = rows.iter().map(|&row| batch.coefficients[row]).collect();
     let (mut losses, mut correct) = (vec![0.0; count], vec![false; count]);
@@ -65,7 +82,7 @@ pub(super) fn compute(pass: &Pass<'_>, bank: &mut Bank, hidden: &[f32]) -> Label
     }
     let mut d_hidden = vec![0.0; d_normed.len()];
     if pass.training {
-        let d = &mut d_hidden;
+        let (norm, d) = (&model.final_norm, &mut d_hidden);
         rms_norm::backward(pass.cpu, &d_normed, &x, norm, &root, width, d, false);
     }
     Labelled {
@@ -122,28 +139,29 @@ fn adapted(
     correct: &mut [bool],
     dx: Option<&mut [f32]>,
 ) {
-    let adapter = bank[job.slot]
+    let Adapter {
+        layout,
+        values,
+        gradient,
+        ..
+    } = bank[job.slot]
         .as_mut()
         .expect("only adapted jobs come here");
     let Some(LinearSite::LowRank {
         a, b, rank, scale, ..
-    }) = adapter.layout.head.clone()
+    }) = &layout.head
     else {
         unreachable!("only low-rank methods reach the head: JobSpec::problems refuses the others");
     };
-    let (a_values, b_values) = (
-        adapter.values[a.clone()].to_vec(),
-        adapter.values[b.clone()].to_vec(),
-    );
     let pair = HeadAdapter {
-        rank,
-        a: &a_values,
-        b: &b_values,
-        scale,
+        rank: *rank,
+        a: &values[a.clone()],
+        b: &values[b.clone()],
+        scale: *scale,
     };
     let blocks = sums::labelled_blocks(job, rows);
     let sums = pass.training.then(|| {
-        let (a, b) = adapter.gradient.slots(&a, &b, job.last);
+        let (a, b) = gradient.slots(a, b, job.last);
         head::AdapterSums {
             first_block: job.first_block,
             blocks: &blocks,
@@ -157,8 +175,17 @@ fn adapted(
     head::loss_and_gradient_adapted(pass.cpu, input, head, &pair, losses, correct, dx, sums);
 }
 
+/// Logits `(wanted, vocab)` of chosen rows from the last block's output `(rows, hidden)`.
+pub(super) fn logits(pass: &Pass<'_>, bank: &Bank, hidden: &[f32], wanted: &[usize]) -> Vec<f32> {
+    let Ends { normed, .. } = Ends::of(pass, hidden, wanted);
+    let mut out = vec![0.0; wanted.len() * pass.model.shape.vocab];
+    head::logits(pass.cpu, &normed, pass.model.head(), &mut out);
+    adapt_logits(pass, bank, wanted, &normed, &mut out);
+    out
+}
+
 /// Adds each job's head adapter to logits `(wanted, vocab)` of chosen rows with normed inputs `(wanted, hidden)`.
-pub(super) fn adapt_logits(
+fn adapt_logits(
     pass: &Pass<'_>,
     bank: &Bank,
     wanted: &[usize],

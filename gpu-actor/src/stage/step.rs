@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use kernels::cpu::Cpu;
-use kernels::ops::head;
-use kernels::ops::rms_norm;
 use kernels::ops::rope::RopeTable;
 
 use super::adapter::Adapter;
@@ -138,22 +136,7 @@ impl Stage {
     }
 
     fn train_here(&mut self, batch: &Batch) -> Vec<JobOutcome> {
-        let hidden = self.forward(batch, true, None);
-        let Self {
-            model,
-            cpu,
-            bank,
-            table,
-            ..
-        } = self;
-        let pass = Pass {
-            cpu,
-            model,
-            batch,
-            table,
-            training: true,
-        };
-        let labelled = loss::compute(&pass, bank, &hidden);
+        let labelled = self.losses(batch, true);
         self.backward(batch, &labelled);
         for job in batch.jobs.iter().filter(|job| job.last) {
             if let Some(adapter) = self.bank[job.slot].as_mut() {
@@ -163,13 +146,9 @@ impl Stage {
         self.outcomes(batch, &labelled)
     }
 
-    /// Forward only: losses of a batch without dropout and without gradients.
-    pub fn evaluate(&mut self, batch: &Batch) -> Vec<JobOutcome> {
-        self.within(|stage| stage.evaluate_here(batch))
-    }
-
-    fn evaluate_here(&mut self, batch: &Batch) -> Vec<JobOutcome> {
-        let hidden = self.forward(batch, false, None);
+    /// Forward to the losses, and the head's gradient when training.
+    fn losses(&mut self, batch: &Batch, training: bool) -> Labelled {
+        let hidden = self.forward(batch, training, None);
         let Self {
             model,
             cpu,
@@ -182,10 +161,17 @@ impl Stage {
             model,
             batch,
             table,
-            training: false,
+            training,
         };
-        let labelled = loss::compute(&pass, bank, &hidden);
-        self.outcomes(batch, &labelled)
+        loss::compute(&pass, bank, &hidden)
+    }
+
+    /// Forward only: losses of a batch without dropout and without gradients.
+    pub fn evaluate(&mut self, batch: &Batch) -> Vec<JobOutcome> {
+        self.within(|stage| {
+            let labelled = stage.losses(batch, false);
+            stage.outcomes(batch, &labelled)
+        })
     }
 
     /// Logits `(wanted, vocab)` of chosen rows; with caches (one a sequence), keys and values are appended.
@@ -195,36 +181,24 @@ impl Stage {
         wanted: &[usize],
         caches: Option<&mut [KeyValueCache]>,
     ) -> Vec<f32> {
-        self.within(|stage| stage.logits_here(batch, wanted, caches))
-    }
-
-    fn logits_here(
-        &mut self,
-        batch: &Batch,
-        wanted: &[usize],
-        caches: Option<&mut [KeyValueCache]>,
-    ) -> Vec<f32> {
-        let hidden = self.forward(batch, false, caches);
-        let model = &self.model;
-        let (width, vocab) = (model.shape.hidden, model.shape.vocab);
-        let mut x = Vec::with_capacity(wanted.len() * width);
-        for &row in wanted {
-            x.extend_from_slice(&hidden[row * width..][..width]);
-        }
-        let (mut normed, mut root) = (vec![0.0; x.len()], vec![0.0; wanted.len()]);
-        let (norm, eps) = (&model.final_norm, model.shape.norm_eps as f32);
-        rms_norm::forward(&self.cpu, &x, norm, eps, width, &mut normed, &mut root);
-        let mut out = vec![0.0; wanted.len() * vocab];
-        head::logits(&self.cpu, &normed, model.head(), &mut out);
-        let pass = Pass {
-            cpu: &self.cpu,
-            model,
-            batch,
-            table: &self.table,
-            training: false,
-        };
-        loss::adapt_logits(&pass, &self.bank, wanted, &normed, &mut out);
-        out
+        self.within(|stage| {
+            let hidden = stage.forward(batch, false, caches);
+            let Self {
+                model,
+                cpu,
+                bank,
+                table,
+                ..
+            } = stage;
+            let pass = Pass {
+                cpu,
+                model,
+                batch,
+                table,
+                training: false,
+            };
+            loss::logits(&pass, bank, &hidden, wanted)
+        })
     }
 
     /// Output of the last block, `(rows, hidden)`.

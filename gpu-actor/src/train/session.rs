@@ -8,18 +8,18 @@ use std::sync::Arc;
 
 use data::rows::TokenRow;
 use kernels::cpu::Cpu;
-use kernels::ops::block_sum;
 use shared::ids::JobName;
 use shared::job::{AdapterSpec, JobSpec};
 
 use super::event::{Ending, Event};
-use super::pack::{self, Request};
+use super::pack::Request;
 use super::progress::{self, Progress};
+use super::tally::{Tally, tally};
 use crate::model::Model;
 use crate::peft::layout::Layout;
 use crate::stage::adapter::Adapter;
 use crate::stage::optim::{self, OptimizerState, Rule};
-use crate::stage::step::{BadRow, JobOutcome, Stage};
+use crate::stage::step::Stage;
 
 /// What a job is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -238,18 +238,12 @@ impl Session {
             let rows = chosen.iter().map(|&index| &run.rows[index]).collect();
             requests.push(Self::request(&self.stage, run, rows));
         }
-        let batches = pack::passes(&requests, self.tokens_per_pass);
-        let mut tallies: BTreeMap<usize, Tally> = requests
-            .iter()
-            .map(|request| (request.slot, Tally::of(request)))
-            .collect();
-        for batch in batches {
-            for (job, outcome) in batch.jobs.iter().zip(self.stage.train(&batch)) {
-                if let Some(tally) = tallies.get_mut(&job.slot) {
-                    tally.add(job.first_block, job.last, outcome);
-                }
-            }
-        }
+        let mut tallies = tally(
+            &mut self.stage,
+            &requests,
+            self.tokens_per_pass,
+            Stage::train,
+        );
         for run in self.runs.values_mut() {
             if run.standing == Standing::Active
                 && let Some(tally) = tallies.remove(&run.slot)
@@ -272,17 +266,12 @@ impl Session {
             .filter_map(|name| self.runs.get(name))
             .map(|run| Self::request(&self.stage, run, run.eval_rows.iter().collect()))
             .collect();
-        let mut tallies: BTreeMap<usize, Tally> = requests
-            .iter()
-            .map(|request| (request.slot, Tally::of(request)))
-            .collect();
-        for batch in pack::passes(&requests, self.tokens_per_pass) {
-            for (job, outcome) in batch.jobs.iter().zip(self.stage.evaluate(&batch)) {
-                if let Some(tally) = tallies.get_mut(&job.slot) {
-                    tally.add(job.first_block, job.last, outcome);
-                }
-            }
-        }
+        let mut tallies = tally(
+            &mut self.stage,
+            &requests,
+            self.tokens_per_pass,
+            Stage::evaluate,
+        );
         for name in due {
             let Some(run) = self.runs.get_mut(&name) else {
                 continue;
@@ -342,58 +331,6 @@ impl Session {
                 });
             }
         }
-    }
-}
-
-/// Numbers of one job gathered over the passes of a step.
-#[derive(Debug, Default)]
-struct Tally {
-    losses: block_sum::Nodes<f64>,
-    loss: f64,
-    correct: u64,
-    tokens: u64,
-    trained_tokens: u64,
-    bad: Option<BadRow>,
-}
-
-impl Tally {
-    fn of(request: &Request<'_>) -> Self {
-        Self {
-            tokens: request.rows.iter().map(|row| row.ids.len() as u64).sum(),
-            trained_tokens: request.trained_tokens(),
-            ..Self::default()
-        }
-    }
-
-    fn add(&mut self, first_block: u64, last: bool, outcome: JobOutcome) {
-        self.correct += outcome.correct;
-        self.bad = self.bad.or(outcome.bad);
-        let parts = &outcome.block_losses;
-        if let Some(loss) = block_sum::scalars(first_block, parts, &mut self.losses, last) {
-            self.loss = loss;
-        }
-    }
-
-    fn accuracy(&self) -> f64 {
-        if self.trained_tokens == 0 {
-            0.0
-        } else {
-            self.correct as f64 / self.trained_tokens as f64
-        }
-    }
-
-    fn reason(&self, what: &str) -> String {
-        let Some(bad) = self.bad else {
-            return format!("{what} loss is not finite");
-        };
-        let place = match bad.layer {
-            Some(layer) => format!("first in layer {layer}"),
-            None => "at the head".into(),
-        };
-        format!(
-            "{what} loss is not finite: sample {} of the step, row {}, {place}",
-            bad.sequence, bad.row
-        )
     }
 }
 

@@ -1,0 +1,82 @@
+//! What the passes of a step, or of an evaluation, found out about each job.
+
+use std::collections::BTreeMap;
+
+use kernels::ops::block_sum;
+
+use super::pack::{self, Request};
+use crate::batch::Batch;
+use crate::stage::step::{BadRow, JobOutcome, Stage};
+
+/// Runs the requests in passes of at most `budget` rows and gathers what `pass` finds, by bank slot.
+pub(super) fn tally(
+    stage: &mut Stage,
+    requests: &[Request<'_>],
+    budget: usize,
+    pass: fn(&mut Stage, &Batch) -> Vec<JobOutcome>,
+) -> BTreeMap<usize, Tally> {
+    let mut tallies: BTreeMap<usize, Tally> = requests
+        .iter()
+        .map(|request| (request.slot, Tally::of(request)))
+        .collect();
+    for batch in pack::passes(requests, budget) {
+        for (job, outcome) in batch.jobs.iter().zip(pass(stage, &batch)) {
+            if let Some(tally) = tallies.get_mut(&job.slot) {
+                tally.add(job.first_block, job.last, outcome);
+            }
+        }
+    }
+    tallies
+}
+
+/// Numbers of one job gathered over the passes of a step.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    losses: block_sum::Nodes<f64>,
+    pub(super) loss: f64,
+    correct: u64,
+    pub(super) tokens: u64,
+    pub(super) trained_tokens: u64,
+    bad: Option<BadRow>,
+}
+
+impl Tally {
+    fn of(request: &Request<'_>) -> Self {
+        Self {
+            tokens: request.rows.iter().map(|row| row.ids.len() as u64).sum(),
+            trained_tokens: request.trained_tokens(),
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, first_block: u64, last: bool, outcome: JobOutcome) {
+        self.correct += outcome.correct;
+        self.bad = self.bad.or(outcome.bad);
+        let parts = &outcome.block_losses;
+        if let Some(loss) = block_sum::scalars(first_block, parts, &mut self.losses, last) {
+            self.loss = loss;
+        }
+    }
+
+    pub(super) fn accuracy(&self) -> f64 {
+        if self.trained_tokens == 0 {
+            0.0
+        } else {
+            self.correct as f64 / self.trained_tokens as f64
+        }
+    }
+
+    pub(super) fn reason(&self, what: &str) -> String {
+        let Some(bad) = self.bad else {
+            return format!("{what} loss is not finite");
+        };
+        let place = match bad.layer {
+            Some(layer) => format!("first in layer {layer}"),
+            None => "at the head".into(),
+        };
+        format!(
+            "{what} loss is not finite: sample {} of the step, row {}, {place}",
+            bad.sequence, bad.row
+        )
+    }
+}
