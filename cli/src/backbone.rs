@@ -13,6 +13,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::language::Language;
 use crate::machine::{self, Available};
 use crate::render;
+use crate::settings::Settings;
 use crate::store::Store;
 
 /// The compute threads: as many as asked for, else one per core that the system grants.
@@ -93,6 +94,21 @@ pub(crate) fn model(
         ..OpenOptions::new(cpu.clone())
     };
     Model::open(&path, &options).or_exit(Exit::BadInput)
+}
+
+/// Opens the weights that a command names, as they were shipped, only to look at them.
+///
+/// # Errors
+/// As [`model`], and when the cache of models cannot be found.
+pub(crate) fn as_shipped(settings: &Settings, name: &str) -> Result<Model, Failure> {
+    let (store, cpu) = (Store::new(settings)?, cpu(None)?);
+    model(
+        &store,
+        name,
+        Path::new("."),
+        BackboneFormat::AsShipped,
+        &cpu,
+    )
 }
 
 /// Refuses a model whose weights alone would not fit, before they are converted.

@@ -1,10 +1,7 @@
 //! `spotmux adapter import`: takes in an adapter made elsewhere.
 
-use std::path::Path;
-
 use gpu_actor::peft::files;
 use serde::Serialize;
-use shared::job::BackboneFormat;
 
 use crate::adapter_folder;
 use crate::args::ImportArgs;
@@ -12,7 +9,6 @@ use crate::backbone;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::render::{self, Output};
 use crate::settings::Settings;
-use crate::store::Store;
 use crate::training::method;
 
 /// What a program is told.
@@ -32,15 +28,7 @@ pub(crate) fn run(
     settings: &Settings,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    let store = Store::new(settings)?;
-    let cpu = backbone::cpu(None)?;
-    let model = backbone::model(
-        &store,
-        &args.model,
-        Path::new("."),
-        BackboneFormat::AsShipped,
-        &cpu,
-    )?;
+    let model = backbone::as_shipped(settings, &args.model)?;
     let opened = adapter_folder::open(&args.adapter, &model.shape)?;
     let found = &opened.found;
     let base = model.identity();

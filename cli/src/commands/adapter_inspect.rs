@@ -7,7 +7,7 @@ use anyhow::Context;
 use gpu_actor::peft::{config, files};
 use serde::Serialize;
 use serde_json::Value;
-use shared::job::{AdapterSpec, BackboneFormat};
+use shared::job::AdapterSpec;
 
 use crate::adapter_folder;
 use crate::args::InspectAdapterArgs;
@@ -15,7 +15,6 @@ use crate::backbone;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::render::{self, Output};
 use crate::settings::Settings;
-use crate::store::Store;
 use crate::training::method;
 
 /// What a program is told.
@@ -54,15 +53,7 @@ pub(crate) fn run(
         .or_exit(Exit::BadInput)?;
     let tensors = tensors(&folder)?;
     if let Some(name) = &args.model {
-        let store = Store::new(settings)?;
-        let cpu = backbone::cpu(None)?;
-        let model = backbone::model(
-            &store,
-            name,
-            Path::new("."),
-            BackboneFormat::AsShipped,
-            &cpu,
-        )?;
+        let model = backbone::as_shipped(settings, name)?;
         adapter_folder::open(&folder, &model.shape)?;
     }
     let values: u64 = tensors

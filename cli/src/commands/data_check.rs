@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
 
 use anyhow::Context;
 use data::dataset::{Dataset, Options};
@@ -11,7 +10,7 @@ use data::mask_view::{self, ShownToken};
 use data::report::Report;
 use data::rows::TokenRow;
 use serde::Serialize;
-use shared::job::{BackboneFormat, DataSpec, Overlong};
+use shared::job::{DataSpec, Overlong};
 
 use crate::args::{CheckArgs, LongRows};
 use crate::backbone;
@@ -19,7 +18,6 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::language::Language;
 use crate::render::{self, Output};
 use crate::settings::Settings;
-use crate::store::Store;
 
 /// Longest row when no model says: long enough to show every real one.
 const CONTEXT_WITHOUT_MODEL: usize = 1 << 20;
@@ -104,15 +102,7 @@ fn language(args: &CheckArgs, settings: &Settings) -> Result<(Language, usize), 
     let Some(name) = &args.model else {
         return Ok((Language::bytes(template)?, CONTEXT_WITHOUT_MODEL));
     };
-    let store = Store::new(settings)?;
-    let cpu = backbone::cpu(None)?;
-    let model = backbone::model(
-        &store,
-        name,
-        Path::new("."),
-        BackboneFormat::AsShipped,
-        &cpu,
-    )?;
+    let model = backbone::as_shipped(settings, name)?;
     Ok((
         Language::of(&model.tokenizer, template)?,
         model.shape.max_positions,

@@ -1,16 +1,12 @@
 //! `spotmux model inspect`: what there is to know of a model.
 
-use std::path::Path;
-
 use gpu_actor::model::inspect::{self, Summary};
-use shared::job::BackboneFormat;
 
 use crate::args::InspectArgs;
 use crate::backbone;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::render::{self, Output};
 use crate::settings::Settings;
-use crate::store::Store;
 
 /// Runs the command.
 pub(crate) fn run(
@@ -18,15 +14,7 @@ pub(crate) fn run(
     settings: &Settings,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    let store = Store::new(settings)?;
-    let cpu = backbone::cpu(None)?;
-    let model = backbone::model(
-        &store,
-        &args.model,
-        Path::new("."),
-        BackboneFormat::AsShipped,
-        &cpu,
-    )?;
+    let model = backbone::as_shipped(settings, &args.model)?;
     let summary = inspect::summarise(&model).or_exit(Exit::BadInput)?;
     output.result(&summary, &text(&summary))?;
     let word = render::shell_word(&args.model);
