@@ -77,19 +77,6 @@ impl Batches {
     }
 }
 
-/// Optimizer steps in `epochs` passes, `accumulation` micro-batches each; a partial last one counts.
-///
-/// # Panics
-/// When `batch_size` or `accumulation` is zero.
-#[must_use]
-pub fn optimizer_steps(epochs: f64, rows: u32, batch_size: usize, accumulation: usize) -> u64 {
-    assert!(accumulation > 0, "a step holds micro-batches");
-    let exact = epochs * batches_per_epoch(rows, batch_size) as f64;
-    // A product such as 0.1 * 30 lies a little above 3 and must not count as 4.
-    let batches = (exact - 1e-9 * exact).ceil() as u64;
-    batches.div_ceil(accumulation as u64)
-}
-
 /// Rows for training and rows held out, each ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
@@ -126,15 +113,6 @@ mod tests {
         assert_ne!(order(1, 0), order(1, 1));
         assert_ne!(order(1, 0), order(2, 0));
         assert_eq!(order(1, 3), order(1, 3));
-    }
-
-    #[test]
-    fn steps_count_partial_windows() {
-        assert_eq!(optimizer_steps(1.0, 10, 4, 1), 3);
-        assert_eq!(optimizer_steps(2.0, 10, 4, 4), 2);
-        assert_eq!(optimizer_steps(0.5, 10, 4, 1), 2);
-        assert_eq!(optimizer_steps(0.1, 120, 4, 1), 3);
-        assert_eq!(optimizer_steps(0.0, 10, 4, 1), 0);
     }
 
     #[test]

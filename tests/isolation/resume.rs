@@ -4,8 +4,11 @@ use gpu_actor::train::session::Standing;
 use gpu_actor::train::store::{self, Identity};
 use proptest::prelude::*;
 
+use gpu_actor::train::event::Ending;
+use shared::job::{AdapterSpec, BitFitSpec, EvalSpec, Targets};
+
 use crate::cases;
-use crate::plan;
+use crate::plan::{self, plain};
 use crate::run::{Manner, admit, alone, assert_same_state};
 use crate::tiny;
 
@@ -49,4 +52,33 @@ proptest! {
         let ended = session.state(name).unwrap();
         assert_same_state(&expected.state, &ended, "after the interruption");
     }
+}
+
+#[test]
+fn a_job_that_was_stopped_early_stays_stopped() {
+    let model = tiny::llama();
+    let bias = BitFitSpec {
+        targets: Targets::Group("attention".into()),
+    };
+    let mut plan = plain("stopped-early", AdapterSpec::BitFit(bias));
+    plan.spec.train.steps = Some(50);
+    // No loss is this much lower than the one before.
+    plan.spec.eval = EvalSpec {
+        every_steps: Some(1),
+        patience: Some(2),
+        min_delta: 1e6,
+    };
+    let manner = Manner::new(1, 300);
+    let stopped = alone(&model, &plan, &manner);
+    let early = Standing::Finished(Ending::EarlyStopping);
+    assert_eq!(stopped.standing, early);
+
+    // Killed between its last checkpoint and the writing of its adapter.
+    let name = &plan.spec.name;
+    let mut session = manner.session(&model);
+    admit(&mut session, &model, &plan, Some(stopped.state.clone()));
+    assert_eq!(session.standing(name), Some(&early));
+    assert!(session.round().is_empty());
+    let state = session.state(name).unwrap();
+    assert_same_state(&stopped.state, &state, "after the interruption");
 }

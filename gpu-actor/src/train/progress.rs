@@ -3,7 +3,7 @@
 //! Everything else - rows of a step, learning rate, dropout - is a function of the specification and the step, so
 //! this, the values and the moments are all that a resume needs.
 
-use data::order;
+use data::order::Batches;
 use serde::{Deserialize, Serialize};
 use shared::job::{EvalSpec, JobSpec, TrainSpec};
 
@@ -45,6 +45,12 @@ impl Progress {
         } else {
             self.evals_without_gain += 1;
         }
+        self.stopped_early(spec)
+    }
+
+    /// Whether so many evaluations brought nothing that the job is at its end.
+    #[must_use]
+    pub fn stopped_early(&self, spec: &EvalSpec) -> bool {
         spec.patience
             .is_some_and(|patience| self.evals_without_gain >= patience)
     }
@@ -82,11 +88,10 @@ pub fn total_steps(spec: &TrainSpec, rows: usize) -> u64 {
     })
 }
 
-/// Which rows step `step` trains on, in order: a function of the specification and the step alone.
+/// Which rows each optimizer step trains on: a function of the specification and the step alone.
 #[must_use]
-pub fn step_rows(spec: &JobSpec, rows: usize, step: u64) -> Vec<usize> {
-    let order = order::batch(spec.seed, rows as u32, samples_per_step(&spec.train), step);
-    order.into_iter().map(|row| row as usize).collect()
+pub fn batches(spec: &JobSpec, rows: usize) -> Batches {
+    Batches::new(spec.seed, rows as u32, samples_per_step(&spec.train))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use data::order::Batches;
 use data::rows::TokenRow;
 use kernels::cpu::Cpu;
 use shared::ids::JobName;
@@ -48,6 +49,7 @@ struct Run {
     spec: JobSpec,
     slot: usize,
     rows: Vec<TokenRow>,
+    batches: Batches,
     eval_rows: Vec<TokenRow>,
     rule: Rule,
     optimizer: OptimizerState,
@@ -125,23 +127,26 @@ impl Session {
             },
         };
         let total = progress::total_steps(&spec.train, rows.len());
-        let finished = state.progress.step >= total;
+        let standing = if state.progress.step >= total {
+            Standing::Finished(Ending::Complete)
+        } else if state.progress.stopped_early(&spec.eval) {
+            Standing::Finished(Ending::EarlyStopping)
+        } else {
+            Standing::Active
+        };
         let slot = self
             .stage
             .attach(Adapter::new(layout, state.values, spec.seed));
         let run = Run {
             slot,
+            batches: progress::batches(&spec, rows.len()),
             rows,
             eval_rows,
             rule: Rule::new(&spec.optimizer, &spec.adapter),
             optimizer: state.optimizer,
             progress: state.progress,
             total,
-            standing: if finished {
-                Standing::Finished(Ending::Complete)
-            } else {
-                Standing::Active
-            },
+            standing,
             spec,
         };
         self.runs.insert(run.spec.name.clone(), run);
@@ -231,11 +236,14 @@ impl Session {
         let mut requests = Vec::new();
         for run in self
             .runs
-            .values()
+            .values_mut()
             .filter(|run| run.standing == Standing::Active)
         {
-            let chosen = progress::step_rows(&run.spec, run.rows.len(), run.progress.step);
-            let rows = chosen.iter().map(|&index| &run.rows[index]).collect();
+            let chosen = run.batches.rows(run.progress.step);
+            let rows = chosen
+                .iter()
+                .map(|&index| &run.rows[index as usize])
+                .collect();
             requests.push(Self::request(&self.stage, run, rows));
         }
         let mut tallies = tally(

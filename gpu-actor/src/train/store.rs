@@ -58,6 +58,14 @@ pub enum StoreError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// A folder that is no longer wanted cannot be removed.
+    #[error("cannot remove {path}: {source}")]
+    Remove {
+        /// The folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
     /// A sound checkpoint of something else is in the way.
     #[error("{path} holds a checkpoint of a job that differs in {}: use another output folder, or remove it to start again", keys.join(", "))]
     Differs {
@@ -87,10 +95,7 @@ pub fn save(folder: &Path, identity: &Identity, state: &JobState) -> Result<(), 
         return Ok(());
     }
     if target.exists() {
-        fs::remove_dir_all(&target).map_err(|source| StoreError::Read {
-            path: target.clone(),
-            source,
-        })?;
+        remove(&target)?;
     }
     let bytes = serialize(state);
     let manifest = Manifest {
@@ -109,12 +114,16 @@ pub fn save(folder: &Path, identity: &Identity, state: &JobState) -> Result<(), 
 fn prune(folder: &Path, keep_last: usize) -> Result<(), StoreError> {
     let steps = steps(folder)?;
     for old in steps.iter().rev().skip(keep_last.max(1)) {
-        fs::remove_dir_all(old).map_err(|source| StoreError::Read {
-            path: old.clone(),
-            source,
-        })?;
+        remove(old)?;
     }
     Ok(())
+}
+
+fn remove(folder: &Path) -> Result<(), StoreError> {
+    fs::remove_dir_all(folder).map_err(|source| StoreError::Remove {
+        path: folder.to_path_buf(),
+        source,
+    })
 }
 
 /// Folders of checkpoints, oldest first.

@@ -1,8 +1,9 @@
 //! Attention of each sequence over its own keys, with carried keys, a prefix and an optional window.
 //!
-//! For a row at position p of its sequence and each of its heads: scores s_j = q . k_j / sqrt(head_dim) for the
-//! prefix and for keys j <= p (with a window w: j > p - w), out = sum_j softmax(s)_j v_j, and
-//! log_sum_exp = ln sum_j e^(s_j). Several query heads share a key and value head.
+//! For a row at position p of its sequence and each of its heads: scores s_j = q . k_j / sqrt(head_dim) for keys j <= p
+//! and those of the prefix, which has positions -n to -1 (with a window w: only j > p - w, in the prefix too, as the PEFT
+//! library does), out = sum_j softmax(s)_j v_j, and log_sum_exp = ln sum_j e^(s_j). Several query heads share a key and
+//! value head.
 //!
 //! Queries and keys are cut into tiles of [`TILE`] counted from the start of the *sequence*; the prefix has tiles of its
 //! own, first. Forward takes the key tiles in ascending order with a running maximum; backward computes the weights
@@ -31,7 +32,7 @@ pub struct Heads {
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// A row sees at most so many keys, its own included; the prefix does not count.
+    /// A row sees at most so many keys, its own included; those of the prefix are counted as the first of the sequence.
     pub window: Option<usize>,
 }
 
@@ -45,7 +46,7 @@ impl Heads {
     }
 }
 
-/// Trained keys and values `(tokens, kv_width)` in front of a sequence; never rotated, seen by every row.
+/// Trained keys and values `(tokens, kv_width)` in front of a sequence; never rotated.
 #[derive(Clone, Copy, Debug)]
 pub struct Prefix<'a> {
     /// Keys.

@@ -49,7 +49,7 @@ pub struct Sgd {
     pub learning_rate: f64,
     /// Decay of the momentum; 0 for none.
     pub momentum: f64,
-    /// Decoupled weight decay, per learning rate.
+    /// Factor of the values that is added to the gradient, as `torch.optim.SGD` does: momentum carries it on.
     pub weight_decay: f64,
     /// Factor of the gradient: clipping.
     pub gradient_factor: f32,
@@ -98,7 +98,7 @@ pub fn sgd(cpu: &Cpu, values: &mut [f32], gradient: &[f32], first: &mut [f32], r
     let lengths = [gradient.len(), first.len()];
     assert_eq!(lengths, [values.len(); 2], "gradient and momentum");
     let factors = SgdFactors {
-        decay: narrow(1.0 - rule.learning_rate * rule.weight_decay),
+        decay: narrow(rule.weight_decay),
         momentum: narrow(rule.momentum),
         rate: narrow(rule.learning_rate),
         gradient: rule.gradient_factor,
@@ -217,8 +217,9 @@ isa_dispatch! {
 #[inline(always)]
 fn sgd_body(p: &mut [f32], g: &[f32], m: &mut [f32], by: SgdFactors) {
     for ((p, g), m) in p.iter_mut().zip(g).zip(m) {
-        *m = by.momentum.mul_add(*m, by.gradient * g);
-        *p = (*p * by.decay) - by.rate * *m;
+        let g = by.decay.mul_add(*p, by.gradient * g);
+        *m = by.momentum.mul_add(*m, g);
+        *p -= by.rate * *m;
     }
 }
 

@@ -71,7 +71,7 @@ fn weights(heads: &Heads, x: &Inputs, row: usize, head: usize) -> Vec<f64> {
     let prefix = x.prefix_tokens(heads);
     let hidden = |j: usize| {
         let window = heads.window.unwrap_or(usize::MAX);
-        j >= prefix && row - (j - prefix) >= window
+        prefix + row - j >= window
     };
     let scores: Vec<f64> = (0..=prefix + row)
         .map(|j| match hidden(j) {
@@ -205,7 +205,7 @@ mod tests {
             head_dim: 1,
             window: Some(2),
         };
-        // Equal scores: equal weights over the prefix and the last two keys.
+        // Equal scores: equal weights over the last two keys, of which the prefix is the first.
         let x = Inputs {
             q: vec![0.0; 3],
             keys: vec![1.0; 3],
@@ -213,6 +213,6 @@ mod tests {
             prefix_keys: vec![5.0],
             prefix_values: vec![9.0],
         };
-        assert_eq!(forward(&heads, &x), [5.0, 4.0, 5.0]);
+        assert_eq!(forward(&heads, &x), [5.0, 1.5, 3.0]);
     }
 }

@@ -42,8 +42,8 @@ impl Adam {
 /// Takes one step of gradient descent with momentum.
 pub fn sgd(values: &mut [f64], gradient: &[f64], first: &mut [f64], rule: &Sgd) {
     for ((value, gradient), first) in values.iter_mut().zip(gradient).zip(first) {
-        *first = rule.momentum * *first + f64::from(rule.gradient_factor) * gradient;
-        *value *= 1.0 - rule.learning_rate * rule.weight_decay;
+        let gradient = f64::from(rule.gradient_factor) * gradient + rule.weight_decay * *value;
+        *first = rule.momentum * *first + gradient;
         *value -= rule.learning_rate * *first;
     }
 }

@@ -57,8 +57,12 @@ impl Optimizer {
             let second = self.second.get_mut(key).expect("a moment each");
             let moments = first.values.iter_mut().zip(&mut second.values);
             for ((p, &d), (m, v)) in parameter.values.iter_mut().zip(d).zip(moments) {
-                *p *= 1.0 - rate * self.spec.weight_decay;
-                *p -= rate * update(&self.spec, self.step, d * factor, m, v);
+                let mut g = d * factor;
+                match self.spec.kind {
+                    OptimizerKind::AdamW => *p *= 1.0 - rate * self.spec.weight_decay,
+                    OptimizerKind::Sgd => g += self.spec.weight_decay * *p,
+                }
+                *p -= rate * update(&self.spec, self.step, g, m, v);
             }
         }
         norm

@@ -189,12 +189,11 @@ impl Work<'_> {
         let tokens = group.prefix_tokens();
         for tile in self.tiles.clone().rev() {
             let queries = group.queries(tile);
-            let Some(sight) = group.sight(queries, keys) else {
-                continue;
-            };
             buffers.d_keys.fill(0.0);
             buffers.d_values.fill(0.0);
-            self.pairs(tile, queries, keys, &sight, dq, buffers);
+            if let Some(sight) = group.sight(queries, keys) {
+                self.pairs(tile, queries, keys, &sight, dq, buffers);
+            }
             if self.part != Part::Queries {
                 let first = tile * tokens + keys.first;
                 let rows = first..first + keys.rows;

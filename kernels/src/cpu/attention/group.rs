@@ -114,25 +114,24 @@ impl<'a> Group<'a> {
 
     /// Returns what a query tile sees of a key tile, or `None` when that is nothing.
     pub(super) fn sight(&self, queries: Queries, keys: &Keys<'_>) -> Option<Sight> {
-        if keys.prefix {
-            return Some(Sight::whole(queries.rows, keys.rows));
-        }
         let window = self.heads.window.unwrap_or(usize::MAX);
+        let ahead = if keys.prefix { self.prefix_tokens() } else { 0 };
+        let queries = Queries {
+            position: queries.position + ahead,
+            ..queries
+        };
         Sight::causal(queries, keys, window)
     }
 
-    /// Returns the first key tile that a query tile sees.
+    /// Returns the first key tile that a query tile sees; it sees all from there to its own.
     pub(super) fn first_keys(&self, queries: Queries) -> usize {
-        match self.prefix_tiles() {
-            0 => self.lowest(queries) / TILE,
-            _ => 0,
-        }
-    }
-
-    /// The lowest position that the first row of a query tile sees.
-    fn lowest(&self, queries: Queries) -> usize {
         let window = self.heads.window.unwrap_or(usize::MAX);
-        (queries.position + 1).saturating_sub(window)
+        let prefix = self.prefix_tokens();
+        let lowest = (prefix + queries.position + 1).saturating_sub(window);
+        match lowest.checked_sub(prefix) {
+            Some(own) => self.prefix_tiles() + own / TILE,
+            None => lowest / TILE,
+        }
     }
 
     /// Counts the pairs of tiles that see each other, for the query and key tiles in the ranges.
@@ -140,11 +139,8 @@ impl<'a> Group<'a> {
         let seen = |index| {
             let queries = self.queries(index);
             let last = (queries.position + queries.rows - 1) / TILE;
-            let lowest = self.lowest(queries) / TILE;
-            let prefix = self.prefix_tiles();
-            let own = keys.end.min(prefix + last + 1);
-            let own = own.saturating_sub(keys.start.max(prefix + lowest));
-            own + keys.end.min(prefix).saturating_sub(keys.start)
+            let end = keys.end.min(self.prefix_tiles() + last + 1);
+            end.saturating_sub(keys.start.max(self.first_keys(queries)))
         };
         queries.map(seen).sum()
     }

@@ -77,8 +77,7 @@ impl Sight {
 
     /// Returns the columns that some row of a strip sees.
     pub(super) fn columns_of(&self, rows: &Range<usize>) -> Range<usize> {
-        let from = index(self.from[rows.start]);
-        from..index(self.to[rows.end - 1]).max(from)
+        some(index(self.from[rows.start])..index(self.to[rows.end - 1]))
     }
 
     /// Returns the rows that see some column of a strip.
@@ -89,7 +88,7 @@ impl Sight {
         let before = |ends: &[i32]| ends.partition_point(|&to| index(to) <= columns.start);
         let first = before(&self.to[..self.rows]);
         let not_after = |starts: &[i32]| starts.partition_point(|&from| index(from) < columns.end);
-        first..not_after(&self.from[..self.rows]).max(first)
+        some(first..not_after(&self.from[..self.rows]))
     }
 }
 
@@ -98,6 +97,11 @@ fn strips(len: usize, whole: bool) -> impl Iterator<Item = Range<usize>> {
     (0..len)
         .step_by(step)
         .map(move |first| first..(first + step).min(len))
+}
+
+/// A range that holds nothing starts at 0: it may lie behind the end of what it cuts.
+fn some(range: Range<usize>) -> Range<usize> {
+    if range.is_empty() { 0..0 } else { range }
 }
 
 fn number(column: usize) -> i32 {

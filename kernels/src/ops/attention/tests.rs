@@ -164,7 +164,7 @@ fn cases() -> Vec<Case> {
         (heads(9, 3, 64, None), 97, 0),
         (heads(2, 1, 80, None), 65, 70),
         (heads(6, 2, 16, Some(50)), 200, 0),
-        (heads(2, 2, 96, Some(1)), 90, 2),
+        (heads(2, 2, 96, Some(2)), 90, 2),
         (heads(1, 1, 128, Some(64)), 129, 0),
         (heads(2, 1, 1, Some(130)), 300, 65),
         (heads(1, 1, 12, None), 700, 0),
