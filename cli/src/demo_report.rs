@@ -10,6 +10,12 @@ use crate::render::{self, Align, Output, Table};
 use crate::training::report::{self, JobReport};
 use crate::training::run::Run;
 
+/// What the questions and the losses do not say.
+const CHOSEN: &str = "
+No job was trained on its question. Questions and settings were chosen on held-out rows, so answers and losses
+show that each job learned its task, not how often it is right.
+";
+
 /// Characters of an answer that are shown.
 const SHOWN: usize = 150;
 
@@ -136,6 +142,9 @@ fn text(told: &Told) -> String {
             one_line(&job.after)
         );
     }
+    if !told.tiny_model {
+        text.push_str(CHOSEN);
+    }
     let count = told.jobs.len();
     let _ = writeln!(
         text,
@@ -145,7 +154,7 @@ fn text(told: &Told) -> String {
     if let Some(peak) = told.peak_resident_bytes {
         let _ = writeln!(
             text,
-            "memory  {} at most in this process; {count} separate ones would need about {}",
+            "memory  {} at most in this process; {count} separate ones would need about {} (estimated)",
             render::bytes(peak),
             render::bytes(told.separate_processes_bytes)
         );

@@ -1,6 +1,6 @@
 //! From a finished gradient to new values: finite check, clipping, the rule, per job.
 //!
-//! AdamW (Loshchilov and Hutter 2019, algorithm 2) or SGD with momentum, both with decoupled weight decay. The
+//! AdamW (Loshchilov and Hutter 2019, algorithm 2), or SGD with momentum and decay in the gradient, as torch has it. The
 //! global norm is summed in a fixed order, so it does not depend on threads.
 
 use kernels::cpu::Cpu;
