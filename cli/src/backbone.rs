@@ -16,18 +16,27 @@ use crate::render;
 use crate::settings::Settings;
 use crate::store::Store;
 
-/// The compute threads: as many as asked for, else one per core that the system grants.
+/// The compute threads: as many as asked for, but never more than cores that the system grants, which is the default.
+/// The number changes no result, so a file from a larger machine trains on a smaller one.
 ///
 /// # Errors
 /// [`Exit::Usage`] when 0 were asked for, [`Exit::Internal`] when the system refuses them.
 pub(crate) fn cpu(threads: Option<usize>) -> Result<Cpu, Failure> {
-    let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
-    let exit = if threads == Some(0) {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let asked = threads.unwrap_or(cores);
+    if asked > cores {
+        tracing::warn!(
+            asked,
+            cores,
+            "more threads than cores would only wait for each other: using one a core"
+        );
+    }
+    let exit = if asked == 0 {
         Exit::Usage
     } else {
         Exit::Internal
     };
-    Cpu::new(threads.unwrap_or_else(cores)).or_exit(exit)
+    Cpu::new(asked.min(cores)).or_exit(exit)
 }
 
 /// A model with its language.
