@@ -6,6 +6,7 @@ pub mod batch;
 pub mod durable;
 pub mod model;
 pub mod peft;
+pub mod pipeline;
 pub mod sample;
 pub mod stage;
 pub mod train;

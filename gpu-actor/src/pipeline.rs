@@ -1,0 +1,339 @@
+//! Which step next on one stage of a pipeline: 1F1B over micro-batches of many jobs, as a pure state machine.
+//!
+//! Micro-batches pass forward through all stages in one order, the plan's, and backward in the same order. A stage
+//! prefers the backward pass, which frees an activation, to the next forward pass, and holds the activations of at
+//! most as many micro-batches as there are stages from it to the end (PipeDream-Flush, Narayanan and others 2021,
+//! figure 4). A job's rows go forward only with the weights of their own optimizer step, so the step before must have
+//! been taken here; meanwhile micro-batches of other jobs fill the pipeline.
+//!
+//! | id | invariant |
+//! | --- | --- |
+//! | PI-1 | each planned micro-batch goes forward once and then backward once, in the plan's order |
+//! | PI-2 | held activations fit the budget, but a single micro-batch is always let in |
+//! | PI-3 | at most `stages - stage` micro-batches are held |
+//! | PI-4 | a job's rows never meet weights of another step than their own |
+//! | PI-5 | a job's step is taken once, after its last backward pass and when all stages agreed |
+//!
+//! It cannot stall: let m be the first micro-batch that is not done everywhere. All before it are done, so a stage
+//! that has not taken it holds nothing (PI-1) and lets it in (PI-2), and the steps it waits for have all their
+//! gradients. [`Pipeline::waits_for`] names what a stage lacks when a message was lost.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+
+#[cfg(test)]
+mod tests;
+
+/// Number of a micro-batch in the order of the plan.
+pub type MicroBatchNumber = u64;
+
+/// Where a job's adapter lies on this stage.
+pub type Slot = usize;
+
+/// A stage's place in its pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// From 0, the stage that embeds.
+    pub stage: usize,
+    /// At least 1.
+    pub stages: usize,
+}
+
+impl Place {
+    /// Whether the loss is computed here.
+    #[must_use]
+    pub fn is_last(self) -> bool {
+        self.stage + 1 == self.stages
+    }
+}
+
+/// A job's rows in a micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The job's adapter.
+    pub slot: Slot,
+    /// Optimizer step that the rows belong to: so many were taken before.
+    pub step: u64,
+    /// Whether the step has no rows after these.
+    pub last: bool,
+}
+
+/// What a stage must know of a micro-batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MicroBatch {
+    /// One more than that of the micro-batch planned before.
+    pub number: MicroBatchNumber,
+    /// Bytes that backward needs of forward on this stage.
+    pub bytes: u64,
+    /// The jobs in it.
+    pub shares: Vec<Share>,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The plan goes on with this one.
+    Planned(MicroBatch),
+    /// An adapter was attached that has taken so many steps.
+    Attached(Slot, u64),
+    /// The output of the stage before is here.
+    Activation(MicroBatchNumber),
+    /// The gradient from the stage behind is here.
+    Gradient(MicroBatchNumber),
+    /// All stages have their gradients of a job's step, and its norm is known.
+    Agreed(Slot, u64),
+    /// The device is done with what it was given.
+    Done,
+}
+
+/// What the device does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Compute outputs, and on the last stage the loss and its gradient.
+    Forward(MicroBatchNumber),
+    /// Compute the gradient of the input, and add to those of the adapters.
+    Backward(MicroBatchNumber),
+    /// Take a job's optimizer step, whose number this is.
+    Apply(Slot, u64),
+}
+
+/// A message that does not fit the stage's state: a lost epoch or a faulty peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unexpected {
+    /// The message.
+    pub event: Event,
+    /// What is wrong with it.
+    pub reason: &'static str,
+}
+
+impl fmt::Display for Unexpected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.event, self.reason)
+    }
+}
+
+impl std::error::Error for Unexpected {}
+
+/// What a stage lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// Nothing is planned.
+    Plan,
+    /// The device computes.
+    Device(Work),
+    /// The output of the stage before.
+    Activation(MicroBatchNumber),
+    /// The gradient from the stage behind.
+    Gradient(MicroBatchNumber),
+    /// The agreement on a job's step.
+    Agreement(Slot, u64),
+    /// A job's adapter.
+    Adapter(Slot),
+}
+
+/// The state of a stage.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    place: Place,
+    budget: u64,
+    /// Planned, not yet forward.
+    planned: VecDeque<MicroBatch>,
+    /// Forward, not yet backward, oldest first.
+    held: VecDeque<MicroBatch>,
+    activations: BTreeSet<MicroBatchNumber>,
+    gradients: BTreeSet<MicroBatchNumber>,
+    /// Steps taken, by adapter.
+    steps: BTreeMap<Slot, u64>,
+    agreed: BTreeSet<(Slot, u64)>,
+    /// Steps whose gradients are complete here.
+    complete: BTreeSet<(Slot, u64)>,
+    working: Option<Work>,
+    next: MicroBatchNumber,
+}
+
+impl Pipeline {
+    /// A stage that may hold so many bytes of activations.
+    ///
+    /// # Panics
+    /// When the place is not within the pipeline.
+    #[must_use]
+    pub fn new(place: Place, budget: u64) -> Self {
+        assert!(place.stage < place.stages, "a place within the pipeline");
+        Self {
+            place,
+            budget,
+            planned: VecDeque::new(),
+            held: VecDeque::new(),
+            activations: BTreeSet::new(),
+            gradients: BTreeSet::new(),
+            steps: BTreeMap::new(),
+            agreed: BTreeSet::new(),
+            complete: BTreeSet::new(),
+            working: None,
+            next: 0,
+        }
+    }
+
+    /// Takes an event, and returns what the device shall do now.
+    ///
+    /// # Errors
+    /// [`Unexpected`] when the event does not fit; the state is then as before.
+    pub fn step(&mut self, event: Event) -> Result<Option<Work>, Unexpected> {
+        if let Err(reason) = self.take(&event) {
+            return Err(Unexpected { event, reason });
+        }
+        if self.working.is_some() {
+            return Ok(None);
+        }
+        self.working = self.choose();
+        self.check();
+        Ok(self.working)
+    }
+
+    fn take(&mut self, event: &Event) -> Result<(), &'static str> {
+        match event {
+            Event::Planned(micro_batch) => self.plan(micro_batch),
+            Event::Attached(slot, step) => {
+                self.steps.insert(*slot, *step);
+                Ok(())
+            }
+            Event::Activation(number) => {
+                let first = self.place.stage == 0;
+                let passed = self.planned.front().map_or(self.next, |m| m.number);
+                if first || *number < passed || !self.activations.insert(*number) {
+                    return Err("this activation was here before");
+                }
+                Ok(())
+            }
+            Event::Gradient(number) => {
+                let held = self.held.iter().any(|m| m.number == *number);
+                if !held || !self.gradients.insert(*number) {
+                    return Err("no activation waits for this gradient");
+                }
+                Ok(())
+            }
+            Event::Agreed(slot, step) => {
+                let taken = self.steps.get(slot).is_none_or(|taken| taken > step);
+                if taken || !self.agreed.insert((*slot, *step)) {
+                    return Err("this step was taken before");
+                }
+                Ok(())
+            }
+            Event::Done => match self.working.take() {
+                Some(work) => {
+                    self.finish(work);
+                    Ok(())
+                }
+                None => Err("the device was given nothing"),
+            },
+        }
+    }
+
+    fn plan(&mut self, micro_batch: &MicroBatch) -> Result<(), &'static str> {
+        if micro_batch.number != self.next {
+            return Err("micro-batches are planned one after another");
+        }
+        self.next += 1;
+        self.planned.push_back(micro_batch.clone());
+        Ok(())
+    }
+
+    fn finish(&mut self, work: Work) {
+        match work {
+            Work::Forward(number) => {
+                self.activations.remove(&number);
+                let micro_batch = self.planned.pop_front().expect("it was planned");
+                self.held.push_back(micro_batch);
+                if self.place.is_last() {
+                    self.gradients.insert(number);
+                }
+            }
+            Work::Backward(number) => {
+                self.gradients.remove(&number);
+                let micro_batch = self.held.pop_front().expect("it was held");
+                let last = micro_batch.shares.iter().filter(|share| share.last);
+                self.complete.extend(last.map(|s| (s.slot, s.step)));
+            }
+            Work::Apply(slot, step) => {
+                self.complete.remove(&(slot, step));
+                self.agreed.remove(&(slot, step));
+                self.steps.insert(slot, step + 1);
+            }
+        }
+    }
+
+    fn choose(&self) -> Option<Work> {
+        if let Some(&(slot, step)) = self.complete.intersection(&self.agreed).next() {
+            return Some(Work::Apply(slot, step));
+        }
+        let oldest = self.held.front();
+        if let Some(held) = oldest.filter(|m| self.gradients.contains(&m.number)) {
+            return Some(Work::Backward(held.number));
+        }
+        let next = self.planned.front()?;
+        let ready = self.has_input(next) && self.has_room(next) && self.has_weights(next);
+        ready.then_some(Work::Forward(next.number))
+    }
+
+    fn has_input(&self, micro_batch: &MicroBatch) -> bool {
+        self.place.stage == 0 || self.activations.contains(&micro_batch.number)
+    }
+
+    fn has_room(&self, micro_batch: &MicroBatch) -> bool {
+        let held = self.held_bytes().saturating_add(micro_batch.bytes);
+        let warm_up = self.place.stages - self.place.stage;
+        self.held.is_empty() || (held <= self.budget && self.held.len() < warm_up)
+    }
+
+    fn has_weights(&self, micro_batch: &MicroBatch) -> bool {
+        let mut shares = micro_batch.shares.iter();
+        shares.all(|share| self.steps.get(&share.slot) == Some(&share.step))
+    }
+
+    /// Bytes of activations held.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.held.iter().map(|micro_batch| micro_batch.bytes).sum()
+    }
+
+    /// Steps whose gradients are complete on this stage and that other stages may still lack.
+    pub fn complete(&self) -> impl Iterator<Item = (Slot, u64)> + '_ {
+        self.complete.iter().copied()
+    }
+
+    /// Whether all that was planned is done.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let empty = self.planned.is_empty() && self.held.is_empty();
+        empty && self.complete.is_empty() && self.working.is_none()
+    }
+
+    /// What the stage lacks to go on.
+    #[must_use]
+    pub fn waits_for(&self) -> Lack {
+        if let Some(work) = self.working {
+            return Lack::Device(work);
+        }
+        let forward = self.planned.front().filter(|next| self.has_room(next));
+        if let Some(next) = forward.filter(|next| !self.has_input(next)) {
+            return Lack::Activation(next.number);
+        }
+        if let Some(held) = self.held.front() {
+            return Lack::Gradient(held.number);
+        }
+        if let Some(&(slot, step)) = self.complete.first() {
+            return Lack::Agreement(slot, step);
+        }
+        let lacking = |share: &&Share| self.steps.get(&share.slot) != Some(&share.step);
+        match forward.and_then(|next| next.shares.iter().find(lacking)) {
+            Some(share) => Lack::Adapter(share.slot),
+            None => Lack::Plan,
+        }
+    }
+
+    fn check(&self) {
+        let held = self.held.len();
+        debug_assert!(held <= 1 || self.held_bytes() <= self.budget, "PI-2");
+        debug_assert!(held <= self.place.stages - self.place.stage, "PI-3");
+    }
+}

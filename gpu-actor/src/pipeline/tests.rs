@@ -1,0 +1,338 @@
+//! Whole pipelines in virtual time: any stages, any micro-batches, any delays.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Ticks of a forward pass, of a backward pass and of a message.
+#[derive(Clone, Copy, Debug)]
+struct Ticks {
+    forward: u64,
+    backward: u64,
+    message: u64,
+}
+
+/// Stages that send each other messages.
+struct World {
+    stages: Vec<Pipeline>,
+    ticks: Ticks,
+    now: u64,
+    /// When, in which order, where, what.
+    queue: BinaryHeap<Reverse<(u64, u64, usize, Box<Message>)>>,
+    sent: u64,
+    /// Stages that completed a step.
+    reports: BTreeMap<(Slot, u64), usize>,
+    log: Vec<(usize, Work)>,
+    busy: Vec<u64>,
+    jitter: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Message {
+    Activation(u64),
+    Gradient(u64),
+    Agreed(Slot, u64),
+    Done,
+}
+
+impl World {
+    fn new(stages: usize, budget: u64, ticks: Ticks, jitter: u64) -> Self {
+        let place = |stage| Place { stage, stages };
+        Self {
+            stages: (0..stages)
+                .map(|stage| Pipeline::new(place(stage), budget))
+                .collect(),
+            ticks,
+            now: 0,
+            queue: BinaryHeap::new(),
+            sent: 0,
+            reports: BTreeMap::new(),
+            log: Vec::new(),
+            busy: vec![0; stages],
+            jitter,
+        }
+    }
+
+    /// A delay that differs from message to message, when there is jitter.
+    fn delay(&self, ticks: u64) -> u64 {
+        ticks + (self.sent.wrapping_mul(0x9E37_79B9) >> 7) % (self.jitter + 1)
+    }
+
+    fn send(&mut self, ticks: u64, stage: usize, message: Message) {
+        let at = self.now + self.delay(ticks);
+        self.sent += 1;
+        self.queue
+            .push(Reverse((at, self.sent, stage, Box::new(message))));
+    }
+
+    fn tell(&mut self, stage: usize, event: Event) {
+        let before: Vec<_> = self.stages[stage].complete().collect();
+        let work = self.stages[stage].step(event).unwrap();
+        let after: Vec<_> = self.stages[stage].complete().collect();
+        for step in after.iter().filter(|step| !before.contains(step)) {
+            let reports = self.reports.entry(*step).or_default();
+            *reports += 1;
+            if *reports == self.stages.len() {
+                for stage in 0..self.stages.len() {
+                    let agreed = Message::Agreed(step.0, step.1);
+                    self.send(self.ticks.message, stage, agreed);
+                }
+            }
+        }
+        if let Some(work) = work {
+            self.log.push((stage, work));
+            let ticks = match work {
+                Work::Forward(_) => self.ticks.forward,
+                Work::Backward(_) => self.ticks.backward,
+                Work::Apply(..) => 0,
+            };
+            self.busy[stage] += ticks;
+            self.send(ticks, stage, Message::Done);
+        }
+    }
+
+    fn plan(&mut self, micro_batches: &[MicroBatch]) {
+        for stage in 0..self.stages.len() {
+            for slot in 0..SLOTS {
+                self.tell(stage, Event::Attached(slot, 0));
+            }
+            for micro_batch in micro_batches {
+                self.tell(stage, Event::Planned(micro_batch.clone()));
+            }
+        }
+    }
+
+    /// Runs until no message is left; a pipeline that stalls is told with what it lacks.
+    fn run(&mut self) {
+        while let Some(Reverse((at, _, stage, message))) = self.queue.pop() {
+            self.now = at;
+            let event = match *message {
+                Message::Activation(number) => Event::Activation(number),
+                Message::Gradient(number) => Event::Gradient(number),
+                Message::Agreed(slot, step) => Event::Agreed(slot, step),
+                Message::Done => self.deliver(stage),
+            };
+            self.tell(stage, event);
+        }
+        for (stage, pipeline) in self.stages.iter().enumerate() {
+            let lack = pipeline.waits_for();
+            assert!(pipeline.is_idle(), "stage {stage} waits for {lack:?}");
+        }
+    }
+
+    /// The device of a stage is done: its result goes to a neighbour.
+    fn deliver(&mut self, stage: usize) -> Event {
+        let Lack::Device(work) = self.stages[stage].waits_for() else {
+            panic!("stage {stage} was given nothing");
+        };
+        match work {
+            Work::Forward(number) if stage + 1 < self.stages.len() => {
+                self.send(self.ticks.message, stage + 1, Message::Activation(number));
+            }
+            Work::Backward(number) if stage > 0 => {
+                self.send(self.ticks.message, stage - 1, Message::Gradient(number));
+            }
+            _ => {}
+        }
+        Event::Done
+    }
+
+    fn work_of(&self, stage: usize) -> Vec<Work> {
+        let own = self.log.iter().filter(|(at, _)| *at == stage);
+        own.map(|(_, work)| *work).collect()
+    }
+}
+
+const SLOTS: usize = 4;
+
+/// Micro-batches of several jobs that take turns; each step has as many as `lengths` says.
+fn micro_batches(lengths: &[(usize, usize, u64)]) -> Vec<MicroBatch> {
+    let mut steps = [0; SLOTS];
+    let mut list = Vec::new();
+    for &(slot, count, bytes) in lengths {
+        for index in 0..count {
+            let share = Share {
+                slot,
+                step: steps[slot],
+                last: index + 1 == count,
+            };
+            list.push(MicroBatch {
+                number: list.len() as u64,
+                bytes,
+                shares: vec![share],
+            });
+        }
+        steps[slot] += 1;
+    }
+    list
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn any_plan_finishes_on_any_pipeline(
+        lengths in prop::collection::vec((0..SLOTS, 1..6usize, 1..50u64), 1..12),
+        stages in 1..=8usize,
+        budget in 0..200u64,
+        (forward, backward, message, jitter) in (1..9u64, 1..9u64, 0..20u64, 0..40u64),
+    ) {
+        let plan = micro_batches(&lengths);
+        let mut world = World::new(stages, budget, Ticks { forward, backward, message }, jitter);
+        world.plan(&plan);
+        world.run();
+        for stage in 0..stages {
+            let work = world.work_of(stage);
+            let count = plan.len() as u64;
+            // PI-1
+            let forward: Vec<u64> = work.iter().filter_map(|w| match w {
+                Work::Forward(number) => Some(*number),
+                _ => None,
+            }).collect();
+            let backward: Vec<u64> = work.iter().filter_map(|w| match w {
+                Work::Backward(number) => Some(*number),
+                _ => None,
+            }).collect();
+            prop_assert_eq!(&forward, &(0..count).collect::<Vec<_>>());
+            prop_assert_eq!(&backward, &(0..count).collect::<Vec<_>>());
+            prop_assert_eq!(work.iter().filter(|w| matches!(w, Work::Apply(..))).count(), lengths.len());
+            holds_invariants(&plan, &work, stages - stage, budget)?;
+        }
+    }
+}
+
+/// PI-2 to PI-5 over the work of one stage.
+fn holds_invariants(
+    plan: &[MicroBatch],
+    work: &[Work],
+    warm_up: usize,
+    budget: u64,
+) -> Result<(), TestCaseError> {
+    let mut held: Vec<u64> = Vec::new();
+    let mut steps = [0; SLOTS];
+    for work in work {
+        match *work {
+            Work::Forward(number) => {
+                let micro_batch = &plan[number as usize];
+                for share in &micro_batch.shares {
+                    prop_assert_eq!(share.step, steps[share.slot], "PI-4");
+                }
+                held.push(number);
+                let bytes: u64 = held.iter().map(|&number| plan[number as usize].bytes).sum();
+                prop_assert!(held.len() == 1 || bytes <= budget, "PI-2");
+                prop_assert!(held.len() <= warm_up, "PI-3");
+            }
+            Work::Backward(number) => {
+                prop_assert_eq!(held.remove(0), number);
+            }
+            Work::Apply(slot, step) => {
+                prop_assert_eq!(step, steps[slot], "PI-5");
+                let waiting = held.iter().any(|&number| {
+                    let mut shares = plan[number as usize].shares.iter();
+                    shares.any(|share| share.slot == slot)
+                });
+                prop_assert!(!waiting, "PI-5");
+                steps[slot] += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_bubble_is_that_of_the_formula() {
+    // Narayanan and others 2021: of m micro-batches on p stages, (p - 1) / (m + p - 1) of the time is idle.
+    for (stages, count) in [(1, 1), (2, 1), (2, 8), (4, 4), (4, 16), (8, 3)] {
+        let plan = micro_batches(&[(0, count, 1)]);
+        let ticks = Ticks {
+            forward: 10,
+            backward: 20,
+            message: 0,
+        };
+        let mut world = World::new(stages, u64::MAX, ticks, 0);
+        world.plan(&plan);
+        world.run();
+        let total = (count + stages - 1) as u64 * 30;
+        assert_eq!(world.now, total, "{stages} stages, {count} micro-batches");
+        assert!(world.busy.iter().all(|&busy| busy == count as u64 * 30));
+    }
+}
+
+#[test]
+fn other_jobs_fill_the_time_in_which_one_waits_for_its_step() {
+    let ticks = Ticks {
+        forward: 10,
+        backward: 20,
+        message: 0,
+    };
+    let time = |lengths: &[(usize, usize, u64)]| {
+        let mut world = World::new(4, u64::MAX, ticks, 0);
+        world.plan(&micro_batches(lengths));
+        world.run();
+        world.now
+    };
+    let alone = time(&[(0, 4, 1), (0, 4, 1), (0, 4, 1)]);
+    let turns = time(&[
+        (0, 4, 1),
+        (1, 4, 1),
+        (0, 4, 1),
+        (1, 4, 1),
+        (0, 4, 1),
+        (1, 4, 1),
+    ]);
+    assert_eq!(alone, 3 * 7 * 30);
+    // One fill and drain in all, not one a step.
+    assert_eq!(turns, (24 + 3) * 30);
+}
+
+#[test]
+fn messages_that_do_not_fit_change_nothing() {
+    let place = Place {
+        stage: 1,
+        stages: 2,
+    };
+    let mut stage = Pipeline::new(place, 100);
+    let plan = micro_batches(&[(0, 2, 1)]);
+    stage.step(Event::Attached(0, 0)).unwrap();
+    stage.step(Event::Planned(plan[0].clone())).unwrap();
+    let work = stage.step(Event::Activation(0)).unwrap();
+    assert_eq!(work, Some(Work::Forward(0)));
+    assert_eq!(stage.step(Event::Done).unwrap(), Some(Work::Backward(0)));
+    let before = format!("{stage:?}");
+    for event in [
+        Event::Planned(plan[0].clone()),
+        Event::Activation(0),
+        Event::Gradient(7),
+        Event::Agreed(3, 0),
+    ] {
+        let refused = stage.step(event.clone()).unwrap_err();
+        assert_eq!(refused.event, event);
+        assert_eq!(format!("{stage:?}"), before);
+    }
+}
+
+#[test]
+fn a_stall_names_what_is_missing() {
+    let place = Place {
+        stage: 1,
+        stages: 3,
+    };
+    let mut stage = Pipeline::new(place, 100);
+    assert_eq!(stage.waits_for(), Lack::Plan);
+    let plan = micro_batches(&[(0, 1, 1), (0, 1, 1)]);
+    stage.step(Event::Planned(plan[0].clone())).unwrap();
+    assert_eq!(stage.waits_for(), Lack::Activation(0));
+    stage.step(Event::Activation(0)).unwrap();
+    assert_eq!(stage.waits_for(), Lack::Adapter(0));
+    let work = stage.step(Event::Attached(0, 0)).unwrap();
+    assert_eq!(work, Some(Work::Forward(0)));
+    assert_eq!(stage.waits_for(), Lack::Device(Work::Forward(0)));
+    stage.step(Event::Done).unwrap();
+    assert_eq!(stage.waits_for(), Lack::Gradient(0));
+    stage.step(Event::Gradient(0)).unwrap();
+    stage.step(Event::Done).unwrap();
+    assert_eq!(stage.waits_for(), Lack::Agreement(0, 0));
+}
