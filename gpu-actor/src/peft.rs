@@ -1,5 +1,6 @@
 //! PEFT methods: which parameters they have, how these start, and how they travel in files.
 
+pub mod adapter_hub;
 pub mod config;
 pub mod files;
 pub mod init;
