@@ -198,14 +198,14 @@ fn an_input_of_its_own_has_a_gradient_of_its_own() {
     };
     let cpu = Cpu::new(2).unwrap();
     let whole = job.run(&cpu, 0);
-    let (rows, blocks) = (job.case.rows(), [0..20]);
+    let (rows, block) = (job.case.rows(), 0..20);
     let run = |input: &[f32]| {
         let (mut loss, mut correct) = (vec![f32::NAN; 20], vec![false; 20]);
         let [mut dx, mut d_input] = [vec![f32::NAN; 20 * 32], vec![f32::NAN; 20 * 32]];
         let (mut da, mut db) = (vec![0.0; job.a.len()], vec![0.0; job.b.len()]);
         let sums = AdapterSums {
             first_block: 0,
-            blocks: &blocks,
+            blocks: std::slice::from_ref(&block),
             nodes_a: &mut Nodes::new(),
             nodes_b: &mut Nodes::new(),
             gradient_a: Some(&mut da),
