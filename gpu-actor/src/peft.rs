@@ -2,6 +2,7 @@
 
 pub mod adapter_hub;
 pub mod config;
+mod config_error;
 pub mod files;
 pub mod init;
 pub mod layout;

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use shared::job::{AdapterSpec, BottleneckPlacement, BottleneckSpec, NonLinearity};
 use shared::model::{Family, ModelShape};
 
-use super::config::ConfigError;
+use super::config_error::ConfigError;
 use super::layout::Layout;
 
 /// The library whose layout this is: readers tell its newer names from older ones by that.
