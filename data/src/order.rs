@@ -132,8 +132,6 @@ mod tests {
     }
 
     #[test]
-<<<<<<< HEAD
-=======
     fn rows_can_keep_their_order() {
         let mut batches = Batches::new(RowOrder::AsGiven, 5, 2);
         let rows: Vec<Vec<u32>> = (0..6).map(|index| batches.rows(index)).collect();
@@ -142,16 +140,6 @@ mod tests {
     }
 
     #[test]
-    fn steps_count_partial_windows() {
-        assert_eq!(optimizer_steps(1.0, 10, 4, 1), 3);
-        assert_eq!(optimizer_steps(2.0, 10, 4, 4), 2);
-        assert_eq!(optimizer_steps(0.5, 10, 4, 1), 2);
-        assert_eq!(optimizer_steps(0.1, 120, 4, 1), 3);
-        assert_eq!(optimizer_steps(0.0, 10, 4, 1), 0);
-    }
-
-    #[test]
->>>>>>> w-bench
     fn a_split_holds_out_some_and_never_all() {
         assert!(split(1, 10, 0.0).eval.is_empty());
         assert_eq!(split(1, 10, 0.01).eval.len(), 1);

@@ -1,6 +1,8 @@
 //! PEFT methods: which parameters they have, how these start, and how they travel in files.
 
+pub mod adapter_hub;
 pub mod config;
+mod config_error;
 pub mod files;
 pub mod init;
 pub mod layout;

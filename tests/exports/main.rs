@@ -1,11 +1,14 @@
 //! Exported adapters: read back with the same bits and logits, and held against the PEFT library.
 //!
-//! The library's part needs an interpreter with torch, transformers and peft: `SPOTMUX_PEER_PYTHON` names it. Without
-//! it that part is skipped aloud. With `SPOTMUX_SMOLLM2` too (the GGUF file), adapters of the real model are held as
+//! The library's part needs an interpreter with torch, transformers and peft: `SPOTMUX_PEER_PYTHON` names it. Serial
+//! bottlenecks are held against AdapterHub's library by `SPOTMUX_ADAPTERS_PYTHON`, which has torch and adapters (that
+//! library wants a transformers of its own). Without an interpreter its part is skipped aloud. With `SPOTMUX_SMOLLM2` too (the GGUF file), adapters of the real model are held as
 //! well: several minutes.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -13,7 +16,7 @@ use std::sync::Arc;
 use data::rows::TokenRow;
 use gpu_actor::model::tiny::{TinySpec, write_tiny};
 use gpu_actor::model::{Model, OpenOptions};
-use gpu_actor::peft::files::{self, Imported};
+use gpu_actor::peft::files::{self, Export, Imported};
 use gpu_actor::peft::init;
 use gpu_actor::peft::layout::Layout;
 use gpu_actor::stage::step::Stage;
@@ -90,7 +93,15 @@ fn export_all(model: &Path, to: &Path, methods: &[AdapterSpec]) -> Vec<PathBuf> 
         let shape = &opened.shape;
         let record = record(model, &ids, &logits);
         let extra = [("logits.json", record)];
-        files::write(&folder, spec, &layout, &values, shape, base, &extra).unwrap();
+        let export = Export {
+            name: "v1.2 of train",
+            spec,
+            layout: &layout,
+            values: &values,
+            shape,
+            base,
+        };
+        files::write(&folder, &export, &extra).unwrap();
         trainee.detach(&mut stage);
         let imported = files::read(&folder, shape, SEED).unwrap();
         assert_read_back(&mut stage, spec, imported, &values, &ids, &logits);
@@ -132,17 +143,23 @@ fn assert_read_back(
     trainee.detach(stage);
 }
 
-/// Holds folders against the library, where there is one.
-fn hold(folders: &[PathBuf]) {
+/// An interpreter named by the environment; without one, its part is skipped aloud.
+fn interpreter(variable: &str, part: &str) -> Option<OsString> {
     #[expect(clippy::disallowed_methods, reason = "a test suite is a shell")]
-    let python = std::env::var_os("SPOTMUX_PEER_PYTHON");
-    let Some(python) = python else {
-        skipped::aloud("the PEFT library's part: SPOTMUX_PEER_PYTHON names no interpreter");
-        return;
-    };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peer/check_adapters.py");
+    let named = std::env::var_os(variable);
+    if named.is_none() {
+        skipped::aloud(&format!("{part}: {variable} names no interpreter"));
+    }
+    named
+}
+
+fn run(python: &OsString, script: &str, arguments: &[&str], folders: &[PathBuf]) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("peer")
+        .join(script);
     let output = Command::new(python)
         .arg(script)
+        .args(arguments)
         .args(folders)
         .output()
         .unwrap();
@@ -153,6 +170,34 @@ fn hold(folders: &[PathBuf]) {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// Holds folders against the libraries, where they are; what the `adapters` library writes again is read.
+fn hold(folders: &[PathBuf]) {
+    if let Some(python) = interpreter("SPOTMUX_PEER_PYTHON", "the PEFT library's part") {
+        run(&python, "check_adapters.py", &[], folders);
+    }
+    let serial = folders
+        .iter()
+        .filter(|f| f.join(files::HUB_WEIGHTS).exists());
+    let serial: Vec<PathBuf> = serial.cloned().collect();
+    assert!(
+        !serial.is_empty(),
+        "no bottleneck is in the adapters library's layout"
+    );
+    if let Some(python) = interpreter("SPOTMUX_ADAPTERS_PYTHON", "the adapters library's part") {
+        run(&python, "check_bottlenecks.py", &["--resave"], &serial);
+        for folder in &serial {
+            let record = fs::read(folder.join("logits.json")).unwrap();
+            let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+            let base = PathBuf::from(record["base"].as_str().unwrap());
+            let shape = &open(&base).shape;
+            let [ours, theirs] = [folder.clone(), folder.join("resaved")]
+                .map(|folder| files::read(&folder, shape, SEED).unwrap());
+            assert_eq!(ours.spec, theirs.spec);
+            assert_eq!(ours.values, theirs.values);
+        }
+    }
 }
 
 #[test]

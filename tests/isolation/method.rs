@@ -57,8 +57,8 @@ fn lora() -> impl Strategy<Value = AdapterSpec> {
     );
     (sizes, blocks(), kinds, ratios).prop_map(
         |((rank, alpha), mut targets, (rslora, dora, head), (dropout, lr_ratio))| {
-            // The head takes neither DoRA nor dropout.
-            if head && !dora && dropout == 0.0 {
+            // The head takes no DoRA.
+            if head && !dora {
                 targets.push(Target::LmHead);
             }
             AdapterSpec::Lora(LoraSpec {

@@ -22,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) spec: JobSpec,
     /// Lengths of its rows; their tokens follow from its seed.
     pub(crate) lengths: Vec<usize>,
+    /// Those of its rows that have no label at all.
+    pub(crate) unlabelled: Vec<usize>,
     /// The round in which it arrives.
     pub(crate) arrives: usize,
 }
@@ -61,6 +63,7 @@ pub(crate) fn plain(name: &str, adapter: AdapterSpec) -> Plan {
     Plan {
         spec,
         lengths: vec![9, 70, 33, 5],
+        unlabelled: Vec::new(),
         arrives: 0,
     }
 }
@@ -150,7 +153,11 @@ impl Plan {
                 .collect();
             let labels = ids.iter().enumerate().map(|(t, &id)| {
                 let counts = t + 1 == length || stream.uniform(4 * (length + t) as u32) < 0.7;
-                if counts { id as i32 } else { -100 }
+                if counts && !self.unlabelled.contains(&index) {
+                    id as i32
+                } else {
+                    -100
+                }
             });
             let labels = labels.collect();
             TokenRow::new(ids, labels)

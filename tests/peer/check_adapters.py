@@ -9,15 +9,14 @@ Each FOLDER holds adapter_config.json, adapter_model.safetensors, and logits.jso
 
 with the logits of the last rows, or of every row. `base` is relative to the folder; --base overrides it. Without
 that file (give --base) only the keys are checked. Bottleneck adapters, trained biases and sparse deltas are no PEFT
-methods: the same tensors are applied here with plain torch. An adapter with missing or unexpected keys fails, as does
+methods: the same tensors are applied here with plain torch (check_bottlenecks.py loads serial bottlenecks with the
+library that has them). An adapter with missing or unexpected keys fails, as does
 one whose logits differ by more than the tolerance (of the largest logit when that is above 1).
 """
 
 import argparse
 import json
 import os
-import pathlib
-import sys
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -25,18 +24,15 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 import torch
 import torch.nn.functional as F
-import transformers
 from peft import PeftConfig, get_peft_model
 from safetensors.torch import load_file
 
 from backbone import folder_of, load
+from comparison import Failure, record_of, run, verdict
 
 NAME = "checked"
+PLACES = [("attention_adapters", "self_attn"), ("output_adapters", "mlp")]
 BY_HAND = {"BOTTLENECK", "BITFIT", "DIFF_PRUNING"}
-
-
-class Failure(Exception):
-    """An adapter that is not as it should be."""
 
 
 def with_peft(model, folder):
@@ -60,7 +56,8 @@ def with_peft(model, folder):
 
 def with_hands(model, folder, config):
     """The model with the adapter, applied by plain torch; every tensor must be used."""
-    tensors = load_file(str(folder / "adapter_model.safetensors"))
+    library = "peft_type" not in config
+    tensors = load_file(str(folder / ("adapter.safetensors" if library else "adapter_model.safetensors")))
     left = set(tensors)
 
     def take(key):
@@ -81,6 +78,12 @@ def with_hands(model, folder, config):
             leaves = ["down_proj.weight", "down_proj.bias", "up_proj.weight", "up_proj.bias"]
             part = modules[module.removesuffix(".adapter.down_proj")]
             add_bottleneck(part, [take(prefix + leaf) for leaf in leaves], config)
+        elif key.endswith(".adapter_down.0.weight"):
+            prefix = key.removesuffix("adapter_down.0.weight")
+            leaves = ["adapter_down.0.weight", "adapter_down.0.bias", "adapter_up.weight", "adapter_up.bias"]
+            place, beside = next(pair for pair in PLACES if pair[0] in key)
+            part = modules[key.split(f".{place}.")[0] + f".{beside}"]
+            add_bottleneck(part, [take(prefix + leaf) for leaf in leaves], {**config["config"], "placement": "serial"})
     if left:
         raise Failure(f"{len(left)} tensors are of no use: {sorted(left)[:3]}")
     return model
@@ -115,55 +118,18 @@ def add_bottleneck(part, tensors, config):
     part.register_forward_hook(hook, with_kwargs=True)
 
 
-def compare(model, sequences):
-    """The largest difference, over the largest logit when that is above 1."""
-    worst = 0.0
-    model.eval()
-    for sequence in sequences:
-        wanted = torch.tensor(sequence["logits"], dtype=torch.float32)
-        with torch.no_grad():
-            found = model(input_ids=torch.tensor([sequence["ids"]])).logits[0]
-        found = found[len(found) - len(wanted) :]
-        scale = max(1.0, wanted.abs().max().item())
-        worst = max(worst, (found - wanted).abs().max().item() / scale)
-    return worst
-
-
 def check(folder, args):
     config = json.loads((folder / "adapter_config.json").read_text())
-    record = folder / "logits.json"
-    wanted = json.loads(record.read_text()) if record.is_file() else None
-    if not wanted and not args.base:
-        raise Failure("there is no logits.json, and no --base either")
-    base = args.base or str((folder / wanted["base"]).resolve())
+    wanted, base = record_of(folder, args.base)
     model = load(folder_of(base))
-    by_hand = config["peft_type"] in BY_HAND
+    method = config.get("peft_type", "adapters library")
+    by_hand = "peft_type" not in config or method in BY_HAND
     model = with_hands(model, folder, config) if by_hand else with_peft(model, folder)
-    kind = f"{config['peft_type']}{' (by hand)' if by_hand else ''}"
-    if not wanted:
-        return f"{kind}: every key has its place; no logits.json to compare with"
-    worst = compare(model, wanted["sequences"])
-    if not worst <= args.tolerance:
-        raise Failure(f"logits differ by {worst:.1e}, {args.tolerance:.0e} allowed")
-    return f"{kind}: logits within {worst:.1e}"
+    return verdict(f"{method}{' (by hand)' if by_hand else ''}", model, wanted, args.tolerance)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("folders", nargs="+", type=pathlib.Path)
-    parser.add_argument("--base")
-    parser.add_argument("--tolerance", type=float, default=1e-3)
-    args = parser.parse_args()
-    transformers.utils.logging.disable_progress_bar()
-    failed = 0
-    for folder in args.folders:
-        try:
-            print(f"{folder}: {check(folder, args)}", flush=True)
-        except Failure as failure:
-            failed += 1
-            print(f"{folder}: FAILED: {failure}", flush=True)
-    print(f"{len(args.folders) - failed} of {len(args.folders)} adapters agree")
-    sys.exit(1 if failed else 0)
+    run(argparse.ArgumentParser(description=__doc__.split("\n\n")[0]), check)
 
 
 if __name__ == "__main__":

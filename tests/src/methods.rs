@@ -31,7 +31,6 @@ pub fn every() -> Vec<AdapterSpec> {
         AdapterSpec::Lora(LoraSpec {
             dropout: 0.2,
             rslora: true,
-            targets: all.clone(),
             ..lora.clone()
         }),
         AdapterSpec::Lora(LoraSpec {

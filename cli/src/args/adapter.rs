@@ -76,7 +76,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = IMPORT)]
 pub(crate) struct ImportArgs {
-    /// Folder with adapter_config.json and adapter_model.safetensors
+    /// Folder with adapter_config.json and adapter_model.safetensors (or adapter.safetensors)
     #[arg(value_name = "DIR")]
     pub(crate) adapter: PathBuf,
     /// The model it belongs to

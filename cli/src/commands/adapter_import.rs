@@ -1,6 +1,6 @@
 //! `spotmux adapter import`: takes in an adapter made elsewhere.
 
-use gpu_actor::peft::files;
+use gpu_actor::peft::files::{self, Export};
 use serde::Serialize;
 
 use crate::adapter_folder;
@@ -34,16 +34,16 @@ pub(crate) fn run(
     let base = model.identity();
     let written = args.output.as_ref().filter(|_| !args.check);
     if let Some(folder) = written {
-        files::write(
-            folder,
-            &found.spec,
-            &found.layout,
-            &found.values,
-            &model.shape,
-            &base,
-            &[],
-        )
-        .or_exit(Exit::BadInput)?;
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let export = Export {
+            name: &name,
+            spec: &found.spec,
+            layout: &found.layout,
+            values: &found.values,
+            shape: &model.shape,
+            base: &base,
+        };
+        files::write(folder, &export, &[]).or_exit(Exit::BadInput)?;
     }
     let told = Told {
         from: opened.folder.display().to_string(),

@@ -6,7 +6,6 @@ use std::path::Path;
 use anyhow::Context;
 use gpu_actor::peft::{config, files};
 use serde::Serialize;
-use serde_json::Value;
 use shared::job::AdapterSpec;
 
 use crate::adapter_folder;
@@ -48,10 +47,11 @@ pub(crate) fn run(
     let text = fs::read_to_string(&path)
         .with_context(|| path.display().to_string())
         .or_exit(Exit::BadInput)?;
-    let spec = config::read(&text)
+    let config = config::read(&text)
         .with_context(|| folder.display().to_string())
         .or_exit(Exit::BadInput)?;
-    let tensors = tensors(&folder)?;
+    let weights = files::weights(&folder, &config).or_exit(Exit::BadInput)?;
+    let tensors = tensors(&weights)?;
     if let Some(name) = &args.model {
         let model = backbone::as_shipped(settings, name)?;
         adapter_folder::open(&folder, &model.shape)?;
@@ -60,12 +60,12 @@ pub(crate) fn run(
         .iter()
         .map(|tensor| tensor.shape.iter().product::<usize>() as u64)
         .sum();
-    let size = fs::metadata(folder.join(files::WEIGHTS)).map_or(0, |data| data.len());
+    let size = fs::metadata(&weights).map_or(0, |data| data.len());
     let told = Told {
         path: folder.display().to_string(),
-        method: method::describe(&spec),
-        spec: &spec,
-        base: base(&text),
+        method: method::describe(&config.spec),
+        spec: &config.spec,
+        base: config.base.clone(),
         values,
         bytes: size,
         fits: args.model.as_deref(),
@@ -80,8 +80,8 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-fn tensors(folder: &Path) -> Result<Vec<ToldTensor>, Failure> {
-    let found = files::read_tensors(&folder.join(files::WEIGHTS)).or_exit(Exit::BadInput)?;
+fn tensors(weights: &Path) -> Result<Vec<ToldTensor>, Failure> {
+    let found = files::read_tensors(weights).or_exit(Exit::BadInput)?;
     let norm = |values: &[f32]| {
         values
             .iter()
@@ -95,11 +95,6 @@ fn tensors(folder: &Path) -> Result<Vec<ToldTensor>, Failure> {
         shape: tensor.shape,
     });
     Ok(told.collect())
-}
-
-fn base(text: &str) -> Option<String> {
-    let value: Value = serde_json::from_str(text).ok()?;
-    Some(value.get("base_model_name_or_path")?.as_str()?.to_owned())
 }
 
 fn facts(told: &Told<'_>) -> String {

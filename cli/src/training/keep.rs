@@ -1,7 +1,8 @@
 //! What a job's training leaves: checkpoints, and the adapter with a card and its provenance.
 
 use anyhow::Context;
-use gpu_actor::peft::files;
+use gpu_actor::peft::adapter_hub;
+use gpu_actor::peft::files::{self, Export};
 use gpu_actor::train::session::JobState;
 use gpu_actor::train::store;
 use serde::Serialize;
@@ -75,17 +76,17 @@ pub(super) fn adapter(
         (PROVENANCE, record),
     ];
     let folder = job.place.adapter();
-    files::write(
-        &folder,
-        &job.spec().adapter,
-        &job.ready.layout,
-        &state.values,
+    let export = Export {
+        name: job.name(),
+        spec: &job.spec().adapter,
+        layout: &job.ready.layout,
+        values: &state.values,
         shape,
         base,
-        &extra,
-    )
-    .with_context(|| format!("job {}: the adapter is not written", job.name()))
-    .or_exit(Exit::Internal)
+    };
+    files::write(&folder, &export, &extra)
+        .with_context(|| format!("job {}: the adapter is not written", job.name()))
+        .or_exit(Exit::Internal)
 }
 
 /// A model card.
@@ -94,8 +95,13 @@ fn card(job: &Prepared, provenance: &Provenance) -> String {
         (Some(first), Some(last)) => format!("- {name}: {first:.4} -> {last:.4}\n"),
         _ => String::new(),
     };
+    let library = if adapter_hub::holds(&job.spec().adapter) {
+        "adapter-transformers"
+    } else {
+        "peft"
+    };
     format!(
-        "---\nbase_model: {}\nlibrary_name: peft\n---\n\n# {}\n\n\
+        "---\nbase_model: {}\nlibrary_name: {library}\n---\n\n# {}\n\n\
          {} on {}, trained with spotmux {} for {} steps over {} tokens (seed {}).\n\n{}{}\n\
          `{PROVENANCE}` has the hashes of base model and data.\n",
         provenance.base,

@@ -204,6 +204,50 @@ fn a_job_goes_on_from_an_adapter() {
         .said(&["init_from"]);
 }
 
+/// Its folder has the layout of another library: every command that takes an adapter reads it.
+#[test]
+fn a_bottleneck_is_inspected_imported_sampled_and_gone_on_from() {
+    let sandbox = Sandbox::new();
+    sandbox.tiny_model();
+    sandbox.write("pairs.jsonl", PAIRS);
+    let method = "adapter = { method = 'bottleneck', size = 5, placement = 'houlsby' }\n";
+    let rest = "train = { steps = 80, batch_size = 2 }\noptimizer = { learning_rate = 2e-2 }";
+    sandbox.write("jobs.toml", one_job(&format!("{method}{rest}")));
+    sandbox.run(&["train", "jobs.toml"]).ended_with(0);
+    let files = [
+        "README.md",
+        "adapter.safetensors",
+        "adapter_config.json",
+        "spotmux.json",
+    ];
+    assert_eq!(sandbox.names("adapters/one/adapter"), files);
+    let model = ["--model", "tiny"];
+    let inspect = ["adapter", "inspect", "adapters/one", "--json"];
+    let told = sandbox.run(&[&inspect[..], &model].concat()).ended_with(0);
+    let told = told.last();
+    assert_eq!(told["method"], "Houlsby 5");
+    let first = told["tensors"][0]["name"].as_str().unwrap();
+    let wanted = "model.layers.0.attention_adapters.adapters.spotmux-one.adapter_down.0.bias";
+    assert_eq!(first, wanted);
+    let import = ["adapter", "import", "adapters/one", "--output", "taken"];
+    sandbox.run(&[&import[..], &model].concat()).ended_with(0);
+    let trained = answer(&sandbox, &["--model", "tiny", "--adapter", "adapters/one"]);
+    assert_eq!(trained, "xyz");
+    let taken = answer(&sandbox, &["--model", "tiny", "--adapter", "taken"]);
+    assert_eq!(taken, trained);
+    let merge = ["adapter", "merge", "taken", "--output", "merged"];
+    sandbox
+        .run(&[&merge[..], &model].concat())
+        .ended_with(3)
+        .said(&["a bottleneck adapter adds layers"]);
+    let rest = "init_from = 'taken'\ntrain = { steps = 1 }";
+    sandbox.write("more.toml", one_job(&format!("{method}{rest}")));
+    let more = ["train", "more.toml", "--output", "more", "--json"];
+    let lines = sandbox.run(&more).ended_with(0).lines();
+    let step = lines.iter().find(|line| line["event"] == "step").unwrap();
+    assert!(step["loss"].as_f64().unwrap() < 1.0, "{step}");
+}
+
 #[test]
 fn a_job_whose_numbers_explode_is_set_aside_and_the_other_goes_on() {
     let sandbox = Sandbox::new();

@@ -1,7 +1,8 @@
 //! `adapter_config.json` as the PEFT library reads and writes it, to and from a method.
 //!
 //! Written: only keys that old versions of the library know, at values that every reader understands. Read: a
-//! setting that would change the numbers and that we do not compute is refused by name, never ignored.
+//! setting that would change the numbers and that we do not compute is refused by name, never ignored. Files of the
+//! `adapters` library are read here too, and written by [`adapter_hub`].
 
 use serde_json::{Map, Value, json};
 use shared::job::{
@@ -9,43 +10,22 @@ use shared::job::{
     NonLinearity, PrefixSpec, PromptSpec, Targets,
 };
 use shared::model::{ModelShape, Target};
-use thiserror::Error;
 
-/// Says why an adapter's configuration cannot be used.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum ConfigError {
-    /// Not JSON, or not an object.
-    #[error("adapter_config.json is not a JSON object: {0}")]
-    Syntax(String),
-    /// A key is missing or of the wrong type.
-    #[error("adapter_config.json: {key} is missing or not {wanted}")]
-    Key {
-        /// The key.
-        key: &'static str,
-        /// What it should be.
-        wanted: &'static str,
-    },
-    /// A method that is not computed here.
-    #[error(
-        "peft_type {found:?} is not computed here: known are LORA, IA3, PREFIX_TUNING, PROMPT_TUNING, BOTTLENECK, BITFIT, DIFF_PRUNING"
-    )]
-    Method {
-        /// What the file says.
-        found: String,
-    },
-    /// A setting that would change the numbers.
-    #[error(
-        "adapter_config.json: {key} = {value} is not computed here; re-export the adapter without it"
-    )]
-    Setting {
-        /// The key.
-        key: &'static str,
-        /// Its value.
-        value: String,
-    },
+use super::adapter_hub;
+pub use super::config_error::ConfigError;
+
+/// What a configuration says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The method.
+    pub spec: AdapterSpec,
+    /// What it calls its base model.
+    pub base: Option<String>,
+    /// The name that tensors bear, in a file of the `adapters` library.
+    pub hub_name: Option<String>,
 }
 
-/// Makes the configuration of an adapter. `base` is the base model's hub id or content hash.
+/// Makes the configuration of an adapter in the PEFT library's layout. `base` is the base model's hub id or content hash.
 #[must_use]
 pub fn write(spec: &AdapterSpec, shape: &ModelShape, base: &str) -> Value {
     let mut map = Map::new();
@@ -162,15 +142,30 @@ fn names(targets: &[Target]) -> Value {
 ///
 /// # Errors
 /// [`ConfigError`] naming the key that is missing, wrong or not computed here.
-pub fn read(text: &str) -> Result<AdapterSpec, ConfigError> {
+pub fn read(text: &str) -> Result<Found, ConfigError> {
     let value: Value =
         serde_json::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string()))?;
     let Value::Object(map) = value else {
         return Err(ConfigError::Syntax("another kind of value".into()));
     };
-    let config = Config(map);
+    let name = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
+    if adapter_hub::is_library(&map) {
+        return Ok(Found {
+            spec: adapter_hub::read(&map)?,
+            base: name("model_name"),
+            hub_name: Some(adapter_hub::name_of(&map)?),
+        });
+    }
+    Ok(Found {
+        base: name("base_model_name_or_path"),
+        hub_name: None,
+        spec: read_peft(&Config(map))?,
+    })
+}
+
+fn read_peft(config: &Config) -> Result<AdapterSpec, ConfigError> {
     refuse(
-        &config,
+        config,
         &[
             "modules_to_save",
             "layers_to_transform",
@@ -179,7 +174,7 @@ pub fn read(text: &str) -> Result<AdapterSpec, ConfigError> {
         ],
     )?;
     match config.text("peft_type")?.as_str() {
-        "LORA" => read_lora(&config),
+        "LORA" => read_lora(config),
         "IA3" => Ok(AdapterSpec::Ia3(Ia3Spec {
             targets: config.targets("target_modules")?,
             feedforward: config

@@ -1,4 +1,7 @@
-//! Adapter folders on disk: `adapter_config.json` and `adapter_model.safetensors`, whole or not at all.
+//! Adapter folders on disk, whole or not at all.
+//!
+//! `adapter_config.json` and `adapter_model.safetensors` as the PEFT library has them; serial bottlenecks in
+//! `adapter.safetensors` as the `adapters` library has them ([`adapter_hub`]).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +13,8 @@ use shared::job::AdapterSpec;
 use shared::model::ModelShape;
 use thiserror::Error;
 
-use super::config::{self, ConfigError};
+use super::adapter_hub;
+use super::config::{self, ConfigError, Found};
 use super::layout::Layout;
 use super::tensors::{self, NamedTensor, Tensors, TensorsError};
 use crate::durable::{self, DurableError};
@@ -18,8 +22,10 @@ use crate::stage::reparam;
 
 /// Name of the configuration file.
 pub const CONFIG: &str = "adapter_config.json";
-/// Name of the weights file.
+/// Name of the weights file in the PEFT library's layout.
 pub const WEIGHTS: &str = "adapter_model.safetensors";
+/// Name of the weights file in the `adapters` library's layout.
+pub const HUB_WEIGHTS: &str = "adapter.safetensors";
 /// Largest weights file read.
 const MAX_BYTES: u64 = 16 << 30;
 
@@ -44,6 +50,12 @@ pub enum AdapterFileError {
         path: PathBuf,
         /// What is wrong.
         reason: String,
+    },
+    /// A pickle, which could run any program.
+    #[error("{path} is a pickle and is not read: save the adapter again with use_safetensors=True")]
+    Pickle {
+        /// The file.
+        path: PathBuf,
     },
     /// The configuration cannot be used.
     #[error("{path}: {source}")]
@@ -101,25 +113,56 @@ pub fn export_tensors(layout: &Layout, values: &[f32], shape: &ModelShape) -> Te
     }
 }
 
-/// Writes an adapter folder that PEFT loads; refuses to replace one that is there.
+/// An adapter to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Export<'a> {
+    /// What to call it, where the layout has names.
+    pub name: &'a str,
+    /// Its method.
+    pub spec: &'a AdapterSpec,
+    /// Its layout.
+    pub layout: &'a Layout,
+    /// Its values in flat storage order.
+    pub values: &'a [f32],
+    /// Its backbone.
+    pub shape: &'a ModelShape,
+    /// The base model's hub id or content hash.
+    pub base: &'a str,
+}
+
+impl Export<'_> {
+    fn files(&self) -> [(&'static str, Vec<u8>); 2] {
+        let (shape, base) = (self.shape, self.base);
+        let (config, name, tensors) = match self.spec {
+            AdapterSpec::Bottleneck(bottleneck) if adapter_hub::holds(self.spec) => {
+                let name = adapter_hub::safe_name(self.name);
+                let layout = adapter_hub::renamed(self.layout, &name);
+                let tensors = tensors::to_tensors(&layout, self.values);
+                let config = adapter_hub::write(bottleneck, shape, base, &name);
+                (config, HUB_WEIGHTS, tensors)
+            }
+            spec => {
+                let tensors = export_tensors(self.layout, self.values, shape);
+                (config::write(spec, shape, base), WEIGHTS, tensors)
+            }
+        };
+        let text = serde_json::to_vec_pretty(&config).expect("a JSON value has a text");
+        [(CONFIG, text), (name, serialize(&tensors))]
+    }
+}
+
+/// Writes an adapter folder that its library loads; refuses to replace one that is there.
 ///
-/// `base` is the base model's hub id or content hash. `extra` files (a model card, provenance) are written with it.
+/// `extra` files (a model card, provenance) are written with it.
 ///
 /// # Errors
 /// [`AdapterFileError::Write`] when the folder exists or the disk refuses; nothing half written stays.
 pub fn write(
     folder: &Path,
-    spec: &AdapterSpec,
-    layout: &Layout,
-    values: &[f32],
-    shape: &ModelShape,
-    base: &str,
+    export: &Export<'_>,
     extra: &[(&str, Vec<u8>)],
 ) -> Result<(), AdapterFileError> {
-    let config = config::write(spec, shape, base);
-    let text = serde_json::to_vec_pretty(&config).expect("a JSON value has a text");
-    let weights = serialize(&export_tensors(layout, values, shape));
-    let mut files = vec![(CONFIG, text), (WEIGHTS, weights)];
+    let mut files: Vec<(&str, Vec<u8>)> = export.files().into();
     files.extend(extra.iter().cloned());
     durable::write_folder(folder, &files)?;
     Ok(())
@@ -156,10 +199,11 @@ pub fn read(folder: &Path, shape: &ModelShape, seed: u64) -> Result<Imported, Ad
         path: config_path,
         source,
     })?;
-    let spec = config::read(&text).map_err(|source| AdapterFileError::Config {
+    let config = config::read(&text).map_err(|source| AdapterFileError::Config {
         path: path(),
         source,
     })?;
+    let Found { spec, base, .. } = config.clone();
     let problems = spec.problems(shape);
     if !problems.is_empty() {
         let problems = problems
@@ -173,22 +217,42 @@ pub fn read(folder: &Path, shape: &ModelShape, seed: u64) -> Result<Imported, Ad
         });
     }
     let layout = Layout::new(&spec, shape, seed);
-    let found = read_tensors(&folder.join(WEIGHTS))?;
-    let values = tensors::from_tensors(&layout, found, seed).map_err(|source| {
-        AdapterFileError::Tensors {
-            path: path(),
-            source,
+    let found = read_tensors(&weights(folder, &config)?)?;
+    let values = match &config.hub_name {
+        None => tensors::from_tensors(&layout, found, seed),
+        Some(name) => {
+            let layout = adapter_hub::renamed(&layout, name);
+            let found = found
+                .into_iter()
+                .map(|(key, tensor)| (adapter_hub::with_head(key), tensor));
+            tensors::from_tensors(&layout, found.collect(), seed)
         }
+    };
+    let values = values.map_err(|source| AdapterFileError::Tensors {
+        path: path(),
+        source,
     })?;
-    let base = serde_json::from_str::<serde_json::Value>(&text)
-        .ok()
-        .and_then(|v| Some(v.get("base_model_name_or_path")?.as_str()?.to_owned()));
     Ok(Imported {
         spec,
         layout,
         values,
         base,
     })
+}
+
+/// The weights file of an adapter folder with this configuration.
+///
+/// # Errors
+/// [`AdapterFileError::Pickle`] when there is but the pickle that the `adapters` library writes by default.
+pub fn weights(folder: &Path, config: &Found) -> Result<PathBuf, AdapterFileError> {
+    if config.hub_name.is_none() {
+        return Ok(folder.join(WEIGHTS));
+    }
+    let (path, pickle) = (folder.join(HUB_WEIGHTS), folder.join("pytorch_adapter.bin"));
+    if !path.exists() && pickle.exists() {
+        return Err(AdapterFileError::Pickle { path: pickle });
+    }
+    Ok(path)
 }
 
 /// Reads every tensor of a safetensors file as f32.

@@ -7,10 +7,12 @@
 use std::ops::Range;
 
 use kernels::ops::head::{self, HeadAdapter};
-use kernels::ops::rms_norm;
 use kernels::ops::thin::{self, Part};
+use kernels::ops::{elementwise, rms_norm};
+use shared::model::Projection;
 
 use super::adapter::Adapter;
+use super::dropout::{self, Drop};
 use super::pass::{Bank, Pass};
 use super::sums;
 use crate::batch::{Batch, JobSlice, NO_TARGET};
@@ -137,27 +139,48 @@ fn adapted(
     input: &head::Rows<'_>,
     losses: &mut [f32],
     correct: &mut [bool],
-    dx: Option<&mut [f32]>,
+    mut dx: Option<&mut [f32]>,
 ) {
     let Adapter {
         layout,
         values,
+        seed,
         gradient,
         ..
     } = bank[job.slot]
         .as_mut()
         .expect("only adapted jobs come here");
     let Some(LinearSite::LowRank {
-        a, b, rank, scale, ..
+        a,
+        b,
+        rank,
+        scale,
+        dropout,
+        ..
     }) = &layout.head
     else {
         unreachable!("only low-rank methods reach the head: JobSpec::problems refuses the others");
     };
+    let width = pass.model.shape.hidden;
+    let drop = (pass.training && *dropout > 0.0).then(|| Drop {
+        seed: *seed,
+        share: *dropout,
+        // Sites are counted block by block; the head follows the last.
+        site: (layout.layers.len() * Projection::ALL.len()) as u32,
+        step: job.step,
+    });
+    let dropped = drop.as_ref().map(|drop| {
+        let mut dropped = input.x.to_vec();
+        dropout::apply_chosen(pass, job, drop, rows, &mut dropped, width);
+        dropped
+    });
+    let mut d_input = vec![0.0; dropped.as_ref().map_or(0, Vec::len)];
     let pair = HeadAdapter {
         rank: *rank,
         a: &values[a.clone()],
         b: &values[b.clone()],
         scale: *scale,
+        input: dropped.as_deref(),
     };
     let blocks = sums::labelled_blocks(job, rows);
     let sums = pass.training.then(|| {
@@ -169,10 +192,18 @@ fn adapted(
             nodes_b: b.nodes,
             gradient_a: a.gradient,
             gradient_b: b.gradient,
+            d_input: drop.is_some().then_some(&mut d_input[..]),
         }
     });
     let head = pass.model.head();
-    head::loss_and_gradient_adapted(pass.cpu, input, head, &pair, losses, correct, dx, sums);
+    let d_normed = dx.as_deref_mut();
+    head::loss_and_gradient_adapted(
+        pass.cpu, input, head, &pair, losses, correct, d_normed, sums,
+    );
+    if let (Some(drop), Some(dx)) = (&drop, dx) {
+        dropout::apply_chosen(pass, job, drop, rows, &mut d_input, width);
+        elementwise::add(pass.cpu, dx, &d_input);
+    }
 }
 
 /// Logits `(wanted, vocab)` of chosen rows from the last block's output `(rows, hidden)`.

@@ -120,11 +120,7 @@ impl AdapterSpec {
                 found.positive("adapter.alpha", spec.alpha());
                 found.positive("adapter.lr_ratio", spec.lr_ratio);
                 found.below_one("adapter.dropout", spec.dropout);
-                let targets = found.targets(&spec.targets, !spec.dora, "DoRA");
-                let dropped_head = spec.dropout > 0.0 && targets.contains(&Target::LmHead);
-                found.when(dropped_head, "adapter.dropout", || {
-                    "dropout is not computed at lm_head: leave lm_head out, or dropout at 0".into()
-                });
+                found.targets(&spec.targets, !spec.dora, "DoRA");
             }
             Self::Ia3(spec) => {
                 let targets = found.targets(&spec.targets, false, "IA3");

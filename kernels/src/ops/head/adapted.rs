@@ -24,6 +24,8 @@ pub struct HeadAdapter<'a> {
     pub b: &'a [f32],
     /// Factor of the product.
     pub scale: f32,
+    /// `(rows, hidden)`: what the adapter reads instead of `x`, as when dropout has been applied to it.
+    pub input: Option<&'a [f32]>,
 }
 
 /// Blocks that are added to the gradients of an adapter on the head.
@@ -41,13 +43,16 @@ pub struct AdapterSums<'a> {
     pub gradient_a: Option<&'a mut [f32]>,
     /// `(rank, vocab)`, overwritten: given with the last blocks of the step, and only then.
     pub gradient_b: Option<&'a mut [f32]>,
+    /// `(rows, hidden)`, overwritten: the gradient of an input of the adapter's own, which `dx` then lacks.
+    pub d_input: Option<&'a mut [f32]>,
 }
 
 /// Does what [`loss_and_gradient`](super::loss_and_gradient) does with a low-rank adapter on the head, and adds to the adapter's gradients where sums are given.
 ///
 /// # Panics
 /// When the shapes do not fit, a target is not in the vocabulary, the blocks do not cover the rows in order, a block
-/// comes twice, or a step is finished while blocks are missing.
+/// comes twice, or a step is finished while blocks are missing; when the gradient of an input of the adapter's own is
+/// asked for and there is none.
 #[expect(
     clippy::too_many_arguments,
     reason = "the operation and what it writes"
@@ -60,7 +65,7 @@ pub fn loss_and_gradient_adapted(
     loss: &mut [f32],
     correct: &mut [bool],
     mut dx: Option<&mut [f32]>,
-    sums: Option<AdapterSums<'_>>,
+    mut sums: Option<AdapterSums<'_>>,
 ) {
     let (hidden, rank, count) = (head.cols(), adapter.rank, loss.len());
     check(rows, head, loss, correct, dx.as_deref());
@@ -75,6 +80,13 @@ pub fn loss_and_gradient_adapted(
         rank * head.rows(),
         "B of an adapter on the head"
     );
+    let input = adapter.input.unwrap_or(rows.x);
+    assert_eq!(input.len(), rows.x.len(), "input of an adapter on the head");
+    let d_input = sums.as_mut().and_then(|sums| sums.d_input.take());
+    assert!(
+        d_input.is_none() || adapter.input.is_some(),
+        "an adapter on the head has no input of its own"
+    );
     let mut low = vec![0.0; count * rank];
     let part = Part {
         rows: 0..count,
@@ -83,12 +95,13 @@ pub fn loss_and_gradient_adapted(
         scale: 1.0,
         low: 0,
     };
-    thin::shrink(cpu, std::slice::from_ref(&part), rows.x, hidden, &mut low);
+    thin::shrink(cpu, std::slice::from_ref(&part), input, hidden, &mut low);
     let scaled: Vec<f32> = low.iter().map(|low| adapter.scale * low).collect();
     let mut job = Adapted {
         rows,
         head,
         adapter,
+        input,
         low: &low,
         scaled: &scaled,
         d_low: vec![0.0; count * rank],
@@ -102,7 +115,10 @@ pub fn loss_and_gradient_adapted(
         }
         Some(sums) => job.summed(cpu, sums, loss, correct, dx.as_deref_mut()),
     }
-    if let Some(dx) = dx {
+    if let Some(d_input) = d_input {
+        d_input.fill(0.0);
+        thin::grow(cpu, &[part], &job.d_low, d_input, hidden);
+    } else if let Some(dx) = dx.filter(|_| adapter.input.is_none()) {
         thin::grow(cpu, &[part], &job.d_low, dx, hidden);
     }
 }
@@ -112,7 +128,9 @@ struct Adapted<'a> {
     rows: &'a Rows<'a>,
     head: &'a Weight,
     adapter: &'a HeadAdapter<'a>,
-    /// `x A^T (rows, rank)`, and the same times the scale.
+    /// What the adapter reads, `(rows, hidden)`.
+    input: &'a [f32],
+    /// `input A^T (rows, rank)`, and the same times the scale.
     low: &'a [f32],
     scaled: &'a [f32],
     /// Gradient of `low`.
@@ -237,7 +255,7 @@ impl Adapted<'_> {
             left_rows: 0..loss.len(),
             left: &self.d_low,
             rank,
-            right: self.rows.x,
+            right: self.input,
             width: hidden,
             scale: 1.0,
             nodes: sums.nodes_a,

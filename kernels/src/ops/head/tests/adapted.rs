@@ -63,6 +63,7 @@ impl Job {
             a: &self.a,
             b: &self.b,
             scale: SCALE,
+            input: None,
         }
     }
 
@@ -95,6 +96,7 @@ impl Job {
                 nodes_b: &mut nodes_b,
                 gradient_a: last.then_some(&mut made.da),
                 gradient_b: last.then_some(&mut made.db),
+                d_input: None,
             };
             loss_and_gradient_adapted(
                 cpu,
@@ -181,6 +183,61 @@ fn evaluation_gives_the_losses_of_training() {
         (bits(&loss), correct),
         (bits(&trained.loss), trained.correct)
     );
+}
+
+/// With the adapter's input the same as `x`, the two gradients are the parts of one.
+#[test]
+fn an_input_of_its_own_has_a_gradient_of_its_own() {
+    let head = weight(Format::F32, 120, 32, 6);
+    let job = Job {
+        rank: 4,
+        a: numbers(4 * 32, 1),
+        b: numbers(4 * 120, 2),
+        case: Case::new(head, 20, 1.0, 6),
+        sizes: vec![20],
+    };
+    let cpu = Cpu::new(2).unwrap();
+    let whole = job.run(&cpu, 0);
+    let (rows, block) = (job.case.rows(), 0..20);
+    let run = |input: &[f32]| {
+        let (mut loss, mut correct) = (vec![f32::NAN; 20], vec![false; 20]);
+        let [mut dx, mut d_input] = [vec![f32::NAN; 20 * 32], vec![f32::NAN; 20 * 32]];
+        let (mut da, mut db) = (vec![0.0; job.a.len()], vec![0.0; job.b.len()]);
+        let sums = AdapterSums {
+            first_block: 0,
+            blocks: std::slice::from_ref(&block),
+            nodes_a: &mut Nodes::new(),
+            nodes_b: &mut Nodes::new(),
+            gradient_a: Some(&mut da),
+            gradient_b: Some(&mut db),
+            d_input: Some(&mut d_input),
+        };
+        let adapter = HeadAdapter {
+            input: Some(input),
+            ..job.adapter()
+        };
+        let (loss_, dx_) = (&mut loss, Some(&mut dx[..]));
+        let head = &job.case.head;
+        loss_and_gradient_adapted(
+            &cpu,
+            &rows,
+            head,
+            &adapter,
+            loss_,
+            &mut correct,
+            dx_,
+            Some(sums),
+        );
+        (loss, dx, d_input, da, db)
+    };
+    let (loss, dx, d_input, da, db) = run(rows.x);
+    assert_eq!(bits(&loss), bits(&whole.loss));
+    assert_eq!((bits(&da), bits(&db)), (bits(&whole.da), bits(&whole.db)));
+    let sum: Vec<f32> = dx.iter().zip(&d_input).map(|(a, b)| a + b).collect();
+    near("dx", &sum, &wide(&whole.dx), 1e-6);
+    // Without an input the adapter adds nothing, and A has no gradient.
+    let (.., da, _) = run(&[0.0; 20 * 32]);
+    assert!(da.iter().all(|&da| da == 0.0));
 }
 
 #[test]
