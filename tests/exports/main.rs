@@ -6,9 +6,13 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod broken;
+mod keys;
+mod scale;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use data::rows::TokenRow;
 use gpu_actor::model::tiny::{TinySpec, write_tiny};
@@ -31,6 +35,19 @@ const SEED: u64 = 11;
 
 fn cpu() -> Cpu {
     Cpu::new(2).unwrap()
+}
+
+/// The smallest Llama with a head of its own, written and opened once.
+fn tiny() -> Arc<Model> {
+    static OPENED: OnceLock<Arc<Model>> = OnceLock::new();
+    let opened = OPENED.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model");
+        write_tiny(&path, &TinySpec::smallest(Family::Llama)).unwrap();
+        // The file may go: what is mapped stays.
+        open(&path)
+    });
+    Arc::clone(opened)
 }
 
 fn open(path: &Path) -> Arc<Model> {
