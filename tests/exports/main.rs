@@ -7,11 +7,15 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod broken;
+mod keys;
+mod scale;
+
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use data::rows::TokenRow;
 use gpu_actor::model::tiny::{TinySpec, write_tiny};
@@ -34,6 +38,19 @@ const SEED: u64 = 11;
 
 fn cpu() -> Cpu {
     Cpu::new(2).unwrap()
+}
+
+/// The smallest Llama with a head of its own, written and opened once.
+fn tiny() -> Arc<Model> {
+    static OPENED: OnceLock<Arc<Model>> = OnceLock::new();
+    let opened = OPENED.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model");
+        write_tiny(&path, &TinySpec::smallest(Family::Llama)).unwrap();
+        // The file may go: what is mapped stays.
+        open(&path)
+    });
+    Arc::clone(opened)
 }
 
 fn open(path: &Path) -> Arc<Model> {
@@ -198,6 +215,19 @@ fn hold(folders: &[PathBuf]) {
             assert_eq!(ours.values, theirs.values);
         }
     }
+}
+
+/// Writes an adapter's folder.
+fn write(folder: &Path, spec: &AdapterSpec, layout: &Layout, values: &[f32], model: &Model) {
+    let export = Export {
+        name: "tested",
+        spec,
+        layout,
+        values,
+        shape: &model.shape,
+        base: "base",
+    };
+    files::write(folder, &export, &[]).unwrap();
 }
 
 #[test]

@@ -49,6 +49,8 @@ fn every_method_at_once_on_a_quantised_backbone() {
 }
 
 /// A job beside one with rows ten times as long learns as alone; so does the other.
+///
+/// Public bug: TUDB-Labs/mLoRA, where the loss was taken over padding to the longest row of any job.
 #[test]
 fn a_neighbour_with_rows_ten_times_as_long_is_not_noticed() {
     let model = tiny::llama();

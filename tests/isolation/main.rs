@@ -6,16 +6,22 @@
 //! | `company` | any neighbours, arrivals, passes and threads: the same bits as alone |
 //! | `machine` | any instruction set and any number of threads: the same bits |
 //! | `quarantine` | a job whose numbers break stops alone |
+//! | `head` | blocks without labels keep their place in the sums of the head |
 //! | `splits` | any split of a batch and any cut of passes: the same update |
 //! | `packing` | a sample's loss is its own, whatever lies beside it |
+//! | `skew` | any split of a pass between jobs ends |
 //! | `sampling` | a text is its own, however it is cut, whoever came and went |
+//! | `churn` | slots that are freed and taken again change nobody's text |
 //! | `resume` | a job that goes on from a checkpoint ends with the same bits |
+//! | `unlabelled` | a row that trains nothing never reaches a step |
 //! | `movement` | every target that was asked for is trained, and nothing else is touched |
 //! | `parity` | losses, gradients and updates agree with the judge, on every family and storage format |
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod churn;
 mod company;
+mod head;
 mod machine;
 mod method;
 mod movement;
@@ -26,8 +32,10 @@ mod quarantine;
 mod resume;
 mod run;
 mod sampling;
+mod skew;
 mod splits;
 mod tiny;
+mod unlabelled;
 
 use proptest::test_runner::Config;
 

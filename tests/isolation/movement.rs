@@ -1,4 +1,7 @@
 //! Every target that was asked for is trained, and nothing else is touched.
+//!
+//! Public bugs: TUDB-Labs/mLoRA #138 (only the last layer's adapter was updated) and #90 (the base weights held
+//! gradients), huggingface/peft #1303 (of several adapters only the first one learns).
 
 use gpu_actor::peft::init;
 use gpu_actor::train::event::Event;
@@ -39,6 +42,52 @@ fn every_parameter_of_every_method_moves_and_the_backbone_does_not() {
         }
     }
     assert_eq!(model.content_hash(), hash, "the backbone changed");
+}
+
+/// One step moves B of every target of every layer: no layer waits for another's.
+#[test]
+fn one_step_moves_b_of_every_target_of_every_layer() {
+    let model = tiny::llama();
+    let plan = plain("moving", methods::every().remove(0));
+    let layout = layout_of(&plan.spec.adapter, &model, plan.spec.seed);
+    let values = init::values(&layout, &model, &Cpu::new(1).unwrap(), plan.spec.seed, &[]);
+    let mut session = Manner::new(2, 300).session(&model);
+    let rows = plan.rows(model.shape.vocab);
+    let spec = plan.spec.clone();
+    session
+        .admit(spec, layout.clone(), values, rows, Vec::new(), None)
+        .unwrap();
+    session.round();
+    let after = session.state(&plan.spec.name).unwrap().values;
+    let b = layout
+        .parameters
+        .iter()
+        .filter(|p| p.key.contains("lora_B"));
+    let moved: Vec<bool> = b
+        .map(|p| after[p.range.clone()].iter().any(|&value| value != 0.0))
+        .collect();
+    // Seven in every block, and the head.
+    assert_eq!(moved, vec![true; 7 * model.shape.layers + 1]);
+}
+
+/// What a job holds is its values, their gradient and two moments: nothing as large as the backbone.
+#[test]
+fn a_job_holds_four_numbers_a_value_and_none_a_weight() {
+    let model = tiny::llama();
+    for spec in methods::every() {
+        let plan = plain("held", spec);
+        let mut session = Manner::new(1, 300).session(&model);
+        admit(&mut session, &model, &plan, None);
+        session.round();
+        let values = session.state(&plan.spec.name).unwrap().values.len() as u64;
+        let held = session.job_bytes(&plan.spec.name).unwrap();
+        assert!(held >= 16 * values, "{held} bytes for {values} values");
+        // Beside them only what is derived from the values, such as row norms and computed prefixes.
+        assert!(
+            held <= 24 * values + 4096,
+            "{held} bytes for {values} values"
+        );
+    }
 }
 
 /// Jobs that train at once all learn, and as fast as alone.

@@ -1,4 +1,6 @@
 //! A sample's loss is its own, whatever it is packed with; positions start again with every sample.
+//!
+//! Public bugs: huggingface/trl #784 and #3067, OpenRLHF/OpenRLHF #587 (packed samples attend to one another).
 
 use std::sync::Arc;
 
@@ -10,9 +12,10 @@ use kernels::weight::Format;
 use proptest::prelude::*;
 use shared::model::Family;
 use system_tests::engine::steps::{self, Trainee};
+use system_tests::methods;
 
 use crate::cases;
-use crate::plan::{self, Plan};
+use crate::plan::{self, Plan, plain};
 use crate::tiny;
 
 /// Attaches a plan's adapter.
@@ -43,5 +46,25 @@ proptest! {
             let single = steps::evaluate(&mut stage, Some(&trainee), &[row], 1);
             prop_assert_eq!(&single, &[packed]);
         }
+    }
+}
+
+/// A batch packed into one pass, and the same batch a row a pass: the same losses by row, and the same step.
+#[test]
+fn a_step_packed_and_unpacked_is_the_same_step() {
+    let model = tiny::llama();
+    for spec in methods::every() {
+        let plan = plain("packed", spec);
+        let rows = plan.rows(model.shape.vocab);
+        let step = |tokens_per_pass| {
+            let mut stage = Stage::new(Arc::clone(&model), Cpu::new(2).unwrap());
+            let mut trainee = attach(&mut stage, &plan);
+            let mut jobs = [(&mut trainee, rows.iter().collect(), 1e-2)];
+            let found = steps::step(&mut stage, &mut jobs, 0, tokens_per_pass).unwrap();
+            (found, trainee.values(&stage).to_vec())
+        };
+        let (packed, unpacked) = (step(10_000), step(1));
+        assert_eq!(packed.0[0].sequences.len(), rows.len());
+        assert!(packed == unpacked, "{:?}", plan.spec.adapter);
     }
 }

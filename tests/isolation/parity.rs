@@ -186,11 +186,13 @@ fn every_method_agrees_with_the_judge_on_every_format() {
     }
 }
 
-/// Ranks from 1 to beyond the width of a lane, odd ones too, in one pass.
+/// Every rank from 1 to the hidden size, odd ones too, in one pass.
+///
+/// Public bugs: punica-ai/punica #57, predibase/lorax PR #70 and #241 (rank 32 wrong, ranks below 8 unsupported).
 #[test]
 fn ranks_of_every_size_agree_in_one_pass() {
-    let plans: Vec<Plan> = [1, 2, 5, 7, 8, 16, 17, 32]
-        .into_iter()
+    let hidden = tiny::llama().shape.hidden;
+    let plans: Vec<Plan> = (1..=hidden)
         .map(|rank| {
             let spec = LoraSpec {
                 rank,
@@ -201,7 +203,9 @@ fn ranks_of_every_size_agree_in_one_pass() {
                 dora: false,
                 lr_ratio: 1.0,
             };
-            plain(&format!("rank-{rank}"), AdapterSpec::Lora(spec))
+            let mut plan = plain(&format!("rank-{rank}"), AdapterSpec::Lora(spec));
+            plan.lengths = vec![3 + rank % 5, 2];
+            plan
         })
         .collect();
     compare(&tiny::llama(), &plans, 1000);

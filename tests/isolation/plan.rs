@@ -22,8 +22,6 @@ pub(crate) struct Plan {
     pub(crate) spec: JobSpec,
     /// Lengths of its rows; their tokens follow from its seed.
     pub(crate) lengths: Vec<usize>,
-    /// Those of its rows that have no label at all.
-    pub(crate) unlabelled: Vec<usize>,
     /// The round in which it arrives.
     pub(crate) arrives: usize,
 }
@@ -63,7 +61,6 @@ pub(crate) fn plain(name: &str, adapter: AdapterSpec) -> Plan {
     Plan {
         spec,
         lengths: vec![9, 70, 33, 5],
-        unlabelled: Vec::new(),
         arrives: 0,
     }
 }
@@ -144,7 +141,7 @@ pub(crate) fn any_plans(count: std::ops::Range<usize>) -> impl Strategy<Value = 
 }
 
 impl Plan {
-    /// Its rows: tokens below `vocab`, some of them unlabelled.
+    /// Its rows: tokens below `vocab`, some of them without a label.
     pub(crate) fn rows(&self, vocab: usize) -> Vec<TokenRow> {
         let row = |(index, &length): (usize, &usize)| {
             let stream = Stream::new(self.spec.seed, Domain::TinyModel, [index as u32, 1, 0]);
@@ -153,11 +150,7 @@ impl Plan {
                 .collect();
             let labels = ids.iter().enumerate().map(|(t, &id)| {
                 let counts = t + 1 == length || stream.uniform(4 * (length + t) as u32) < 0.7;
-                if counts && !self.unlabelled.contains(&index) {
-                    id as i32
-                } else {
-                    -100
-                }
+                if counts { id as i32 } else { -100 }
             });
             let labels = labels.collect();
             TokenRow::new(ids, labels)

@@ -1,4 +1,6 @@
 //! A job whose numbers break stops alone, and says where; its neighbours' bits do not change.
+//!
+//! Public bug: thinking-machines-lab/tinker-feedback #21 (a run is "corrupted", with no cause and no way back).
 
 use gpu_actor::train::event::Event;
 use gpu_actor::train::session::{Standing, layout_of};

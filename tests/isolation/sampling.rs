@@ -17,7 +17,11 @@ use crate::{cases, packing, tiny};
 const NEW: usize = 12;
 
 /// Greedy tokens, and the bits of the logits that chose each.
-fn greedy(stage: &mut Stage, trainee: &Trainee, prompt: &[u32]) -> (Vec<u32>, Vec<Vec<u32>>) {
+pub(crate) fn greedy(
+    stage: &mut Stage,
+    trainee: &Trainee,
+    prompt: &[u32],
+) -> (Vec<u32>, Vec<Vec<u32>>) {
     let sampling = Sampling::default();
     let mut generator = Generator::new(stage, trainee.slot(), prompt, sampling, NEW).unwrap();
     let (mut tokens, mut logits) = (Vec::new(), Vec::new());
@@ -32,7 +36,8 @@ fn greedy(stage: &mut Stage, trainee: &Trainee, prompt: &[u32]) -> (Vec<u32>, Ve
     }
 }
 
-fn prompt(plan: &Plan, vocab: usize) -> Vec<u32> {
+/// A prompt of the job's own.
+pub(crate) fn prompt(plan: &Plan, vocab: usize) -> Vec<u32> {
     plan.rows(vocab).remove(0).ids
 }
 

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod rewrite;
 mod smollm2;
 
 use std::path::{Path, PathBuf};

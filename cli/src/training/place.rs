@@ -45,7 +45,7 @@ impl Place {
         Some(found.step)
     }
 
-    /// Makes the folder, and takes out of the metrics what lies after a step: it will be taken again.
+    /// Makes the folder, and takes out of the metrics what lies after a step, and an end: both will be told again.
     ///
     /// # Errors
     /// [`Exit::Internal`] when the system refuses to write.
@@ -91,15 +91,25 @@ impl Place {
     }
 }
 
-/// The one key that every record here has.
+/// What is read of where an adapter came from.
 #[derive(Deserialize)]
 struct AtStep {
     step: u64,
 }
 
-/// Whether a line of metrics was written up to this step; a torn last line was not.
+/// A line of the metrics: what it tells, and of when.
+#[derive(Deserialize)]
+struct Told {
+    event: String,
+    step: u64,
+}
+
+/// Whether a line of metrics was written up to this step and is no end; a torn last line was not.
 fn belongs(line: &str, step: u64) -> bool {
-    serde_json::from_str::<AtStep>(line).is_ok_and(|line| line.step <= step && step > 0)
+    serde_json::from_str::<Told>(line).is_ok_and(|line| {
+        let end = ["finished", "quarantined"].contains(&line.event.as_str());
+        line.step <= step && step > 0 && !end
+    })
 }
 
 #[cfg(test)]
@@ -109,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_after_the_step_and_torn_lines_go() {
+    fn metrics_after_the_step_torn_lines_and_ends_go() {
         let folder = tempfile::tempdir().unwrap();
         let place = Place::new(folder.path(), &JobName::new("a").unwrap());
         place.begin(0).unwrap();
@@ -119,6 +129,12 @@ mod tests {
         place.begin(2).unwrap();
         let kept = fs::read_to_string(place.metrics()).unwrap();
         assert_eq!(kept, format!("{}{}", step(1), step(2)));
+        for end in ["finished", "quarantined"] {
+            let ended = format!("{kept}{{\"event\":\"{end}\",\"step\":2}}\n");
+            fs::write(place.metrics(), ended).unwrap();
+            place.begin(2).unwrap();
+            assert_eq!(fs::read_to_string(place.metrics()).unwrap(), kept);
+        }
         place.begin(0).unwrap();
         assert_eq!(fs::read_to_string(place.metrics()).unwrap(), "");
     }

@@ -104,13 +104,17 @@ impl Run {
         })
     }
 
-    /// A job that was ended after its last checkpoint and before its adapter was written has only that left to do.
+    /// A job that was ended after its last checkpoint and before its adapter was written has only its end left to
+    /// tell and that to do.
     fn finish_what_was_left(&self) -> Result<(), Failure> {
         for job in self.jobs.iter().filter(|job| !job.done) {
-            if matches!(
-                self.session.standing(&job.spec().name),
-                Some(Standing::Finished(_))
-            ) {
+            let name = &job.spec().name;
+            if let Some(&Standing::Finished(why)) = self.session.standing(name) {
+                job.place.note(&Event::Finished {
+                    job: name.clone(),
+                    step: job.steps_taken(),
+                    why,
+                })?;
                 self.write_adapter(job)?;
             }
         }

@@ -91,7 +91,8 @@ impl Session {
     /// Adds a job. `state` continues an earlier run; without it the job starts from `values`.
     ///
     /// # Errors
-    /// A sentence that says what is wrong: the name is taken, there is no row, or the state is of another layout.
+    /// A sentence that says what is wrong: the name is taken, there is no row or one without a token that counts
+    /// (a step of such rows has no loss), or the state is of another layout.
     pub fn admit(
         &mut self,
         spec: JobSpec,
@@ -104,11 +105,16 @@ impl Session {
         if self.runs.contains_key(&spec.name) {
             return Err(format!("a job named {} is already here", spec.name));
         }
-        if rows.iter().all(|row| row.trained() == 0) {
-            return Err(format!(
-                "job {}: no row has a token that counts in the loss",
-                spec.name
-            ));
+        if rows.is_empty() {
+            return Err(format!("job {}: there is no row to train on", spec.name));
+        }
+        for (rows, what) in [(&rows, "row"), (&eval_rows, "held-out row")] {
+            if let Some(index) = rows.iter().position(|row| row.trained() == 0) {
+                return Err(format!(
+                    "job {}: {what} {index} has no token that counts in the loss",
+                    spec.name
+                ));
+            }
         }
         let state = match state {
             Some(state) if state.values.len() == layout.len => state,
