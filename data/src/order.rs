@@ -1,12 +1,28 @@
 //! Which rows come when: pure functions of the job's seed, so that a resume needs only a step number.
+//!
+//! Rows are shuffled anew each epoch, or keep the order of the file: [`RowOrder`].
 
 use shared::random::{Domain, Stream};
 
+/// In which order an epoch takes its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowOrder {
+    /// Another permutation each epoch, by the job's seed.
+    Shuffled {
+        /// The job's seed.
+        seed: u64,
+    },
+    /// As they lie in the file.
+    AsGiven,
+}
+
 /// The order of rows in an epoch: a permutation of `0..rows`.
 #[must_use]
-pub fn epoch_order(seed: u64, epoch: u32, rows: u32) -> Vec<u32> {
+pub fn epoch_order(row_order: RowOrder, epoch: u32, rows: u32) -> Vec<u32> {
     let mut order: Vec<u32> = (0..rows).collect();
-    Stream::new(seed, Domain::Shuffle, [epoch, 0, 0]).shuffle(&mut order);
+    if let RowOrder::Shuffled { seed } = row_order {
+        Stream::new(seed, Domain::Shuffle, [epoch, 0, 0]).shuffle(&mut order);
+    }
     order
 }
 
@@ -25,14 +41,14 @@ pub fn batches_per_epoch(rows: u32, batch_size: usize) -> u64 {
 /// # Panics
 /// When `batch_size` is zero.
 #[must_use]
-pub fn batch(seed: u64, rows: u32, batch_size: usize, index: u64) -> Vec<u32> {
-    Batches::new(seed, rows, batch_size).rows(index)
+pub fn batch(row_order: RowOrder, rows: u32, batch_size: usize, index: u64) -> Vec<u32> {
+    Batches::new(row_order, rows, batch_size).rows(index)
 }
 
 /// Micro-batches of a job; the same as [`batch`], but an epoch's order is made once.
 #[derive(Clone, Debug)]
 pub struct Batches {
-    seed: u64,
+    row_order: RowOrder,
     rows: u32,
     batch_size: usize,
     epoch: u32,
@@ -45,10 +61,10 @@ impl Batches {
     /// # Panics
     /// When `batch_size` is zero.
     #[must_use]
-    pub fn new(seed: u64, rows: u32, batch_size: usize) -> Self {
+    pub fn new(row_order: RowOrder, rows: u32, batch_size: usize) -> Self {
         assert!(batch_size > 0, "a micro-batch holds rows");
         Self {
-            seed,
+            row_order,
             rows,
             batch_size,
             epoch: 0,
@@ -68,7 +84,7 @@ impl Batches {
         }
         let epoch = u32::try_from(index / per_epoch).expect("fewer than 2^32 epochs");
         if self.order.is_empty() || self.epoch != epoch {
-            self.order = epoch_order(self.seed, epoch, self.rows);
+            self.order = epoch_order(self.row_order, epoch, self.rows);
             self.epoch = epoch;
         }
         let start = (index % per_epoch) as usize * self.batch_size;
@@ -122,10 +138,18 @@ mod tests {
 
     #[test]
     fn orders_differ_by_seed_and_epoch() {
-        let order = |seed, epoch| epoch_order(seed, epoch, 50);
+        let order = |seed, epoch| epoch_order(RowOrder::Shuffled { seed }, epoch, 50);
         assert_ne!(order(1, 0), order(1, 1));
         assert_ne!(order(1, 0), order(2, 0));
         assert_eq!(order(1, 3), order(1, 3));
+    }
+
+    #[test]
+    fn rows_can_keep_their_order() {
+        let mut batches = Batches::new(RowOrder::AsGiven, 5, 2);
+        let rows: Vec<Vec<u32>> = (0..6).map(|index| batches.rows(index)).collect();
+        let epoch = [vec![0, 1], vec![2, 3], vec![4]];
+        assert_eq!(rows, [epoch.clone(), epoch].concat());
     }
 
     #[test]
@@ -147,24 +171,29 @@ mod tests {
         assert!(split(1, 0, 0.5).train.is_empty());
     }
 
+    fn row_orders() -> impl Strategy<Value = RowOrder> {
+        let shuffled = any::<u64>().prop_map(|seed| RowOrder::Shuffled { seed });
+        prop_oneof![shuffled, Just(RowOrder::AsGiven)]
+    }
+
     proptest! {
         #[test]
-        fn every_epoch_sees_every_row_once(seed: u64, rows in 1u32..60, size in 1usize..9, epoch in 0u64..5) {
+        fn every_epoch_sees_every_row_once(order in row_orders(), rows in 1u32..60, size in 1usize..9, epoch in 0u64..5) {
             let per_epoch = batches_per_epoch(rows, size);
             let mut seen: Vec<u32> = (0..per_epoch)
-                .flat_map(|at| batch(seed, rows, size, epoch * per_epoch + at))
+                .flat_map(|at| batch(order, rows, size, epoch * per_epoch + at))
                 .collect();
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..rows).collect::<Vec<_>>());
         }
 
         #[test]
-        fn a_resume_continues_where_it_stopped(seed: u64, rows in 0u32..40, size in 1usize..9, stop in 0u64..30) {
-            let mut whole = Batches::new(seed, rows, size);
+        fn a_resume_continues_where_it_stopped(order in row_orders(), rows in 0u32..40, size in 1usize..9, stop in 0u64..30) {
+            let mut whole = Batches::new(order, rows, size);
             for index in 0..stop {
                 let _ = whole.rows(index);
             }
-            prop_assert_eq!(whole.rows(stop), batch(seed, rows, size, stop));
+            prop_assert_eq!(whole.rows(stop), batch(order, rows, size, stop));
         }
 
         #[test]

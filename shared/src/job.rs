@@ -113,6 +113,8 @@ pub struct TrainSpec {
     pub batch_size: usize,
     /// Micro-batches per optimizer step. The loss is weighted by tokens over all of them.
     pub accumulation: usize,
+    /// Whether rows are put in another order each epoch, by the seed; else they keep that of the file.
+    pub shuffle: bool,
 }
 
 impl Default for TrainSpec {
@@ -122,6 +124,7 @@ impl Default for TrainSpec {
             steps: None,
             batch_size: 4,
             accumulation: 1,
+            shuffle: true,
         }
     }
 }

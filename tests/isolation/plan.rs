@@ -46,6 +46,7 @@ pub(crate) fn plain(name: &str, adapter: AdapterSpec) -> Plan {
             steps: Some(4),
             batch_size: 2,
             accumulation: 1,
+            shuffle: true,
         },
         optimizer: OptimizerSpec {
             learning_rate: 1e-2,
@@ -94,6 +95,7 @@ pub(crate) fn any_plan() -> impl Strategy<Value = Plan> {
                 steps: Some(steps),
                 batch_size,
                 accumulation,
+                shuffle: true,
             };
             plan.spec.optimizer = OptimizerSpec {
                 kind: if sgd {

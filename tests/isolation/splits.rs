@@ -21,6 +21,7 @@ fn sixteen_by_one_four_by_four_and_one_by_sixteen_are_the_same_update() {
                 steps: Some(2),
                 batch_size,
                 accumulation,
+                shuffle: true,
             };
             for tokens_per_pass in [1, 64, 10_000] {
                 let record = alone(&model, &plan, &Manner::new(2, tokens_per_pass));

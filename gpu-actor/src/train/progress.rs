@@ -3,7 +3,7 @@
 //! Everything else - rows of a step, learning rate, dropout - is a function of the specification and the step, so
 //! this, the values and the moments are all that a resume needs.
 
-use data::order;
+use data::order::{self, RowOrder};
 use serde::{Deserialize, Serialize};
 use shared::job::{EvalSpec, JobSpec, TrainSpec};
 
@@ -82,10 +82,21 @@ pub fn total_steps(spec: &TrainSpec, rows: usize) -> u64 {
     })
 }
 
+/// In which order the job takes its rows.
+#[must_use]
+pub fn row_order(spec: &JobSpec) -> RowOrder {
+    if spec.train.shuffle {
+        RowOrder::Shuffled { seed: spec.seed }
+    } else {
+        RowOrder::AsGiven
+    }
+}
+
 /// Which rows step `step` trains on, in order: a function of the specification and the step alone.
 #[must_use]
 pub fn step_rows(spec: &JobSpec, rows: usize, step: u64) -> Vec<usize> {
-    let order = order::batch(spec.seed, rows as u32, samples_per_step(&spec.train), step);
+    let samples = samples_per_step(&spec.train);
+    let order = order::batch(row_order(spec), rows as u32, samples, step);
     order.into_iter().map(|row| row as usize).collect()
 }
 
@@ -116,8 +127,21 @@ mod tests {
             steps: None,
             batch_size: 4,
             accumulation: 2,
+            shuffle: true,
         };
         assert_eq!(steps_per_epoch(&spec, 17), 3);
         assert_eq!(total_steps(&spec, 17), 6);
+    }
+
+    #[test]
+    fn rows_are_shuffled_unless_the_job_says_no() {
+        let order = |train: &str| {
+            let text = format!(
+                r#"{{"name": "a", "seed": 7, "adapter": {{"method": "bitfit"}}, "data": {{"train": "a.jsonl"}}, "train": {train}}}"#
+            );
+            row_order(&serde_json::from_str(&text).expect("a job"))
+        };
+        assert_eq!(order("{}"), RowOrder::Shuffled { seed: 7 });
+        assert_eq!(order(r#"{"shuffle": false}"#), RowOrder::AsGiven);
     }
 }
