@@ -16,3 +16,4 @@ pub(crate) mod reparam;
 pub mod step;
 mod sums;
 pub mod tape;
+pub mod timing;

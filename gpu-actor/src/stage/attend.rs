@@ -221,15 +221,9 @@ fn add_prefix_gradients(
         let (keys, values) = (blocks(|p| &p.keys), blocks(|p| &p.values));
         let keys_at = 2 * layer * size..(2 * layer + 1) * size;
         let values_at = (2 * layer + 1) * size..(2 * layer + 2) * size;
+        sums::partials(pass, job, &keys, size, gradient.slot(&keys_at, job.last));
         sums::partials(
-            pass.cpu,
-            job,
-            &keys,
-            size,
-            gradient.slot(&keys_at, job.last),
-        );
-        sums::partials(
-            pass.cpu,
+            pass,
             job,
             &values,
             size,

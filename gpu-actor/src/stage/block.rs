@@ -16,6 +16,7 @@ use super::linear;
 use super::linear_reverse;
 use super::pass::{Bank, Pass};
 use super::tape::{LayerTape, Work};
+use super::timing::Operator;
 
 /// Computes a block in place on `hidden` `(rows, hidden)`, writing the tape.
 pub(super) fn forward(
@@ -44,7 +45,9 @@ pub(super) fn forward(
     let mut outputs = [(Projection::Q, q), (Projection::K, k), (Projection::V, v)];
     linear::forward(pass, bank, layer, &work.normed, &mut outputs, sites);
     attend::rotate_forward(pass, layer, tape);
-    attend::forward(pass, bank, layer, tape, caches);
+    pass.time(Operator::Attention, || {
+        attend::forward(pass, bank, layer, tape, caches)
+    });
     let mut outputs = [(Projection::O, &mut work.sub_output)];
     linear::forward(
         pass,
@@ -55,15 +58,10 @@ pub(super) fn forward(
         &mut tape.sites,
     );
     let tape_b = &mut tape.attention_bottleneck;
-    bottleneck::forward(
-        pass,
-        bank,
-        layer,
-        Half::Attention,
-        &work.normed,
-        &mut work.sub_output,
-        tape_b,
-    );
+    let (normed, y) = (&work.normed, &mut work.sub_output);
+    pass.time(Operator::Adapters, || {
+        bottleneck::forward(pass, bank, layer, Half::Attention, normed, y, tape_b)
+    });
     elementwise::add(pass.cpu, hidden, &work.sub_output);
 
     tape.middle.copy_from_slice(hidden);
@@ -86,15 +84,10 @@ pub(super) fn forward(
     let mut outputs = [(Projection::Down, &mut work.sub_output)];
     linear::forward(pass, bank, layer, &work.act, &mut outputs, &mut tape.sites);
     let tape_b = &mut tape.feed_forward_bottleneck;
-    bottleneck::forward(
-        pass,
-        bank,
-        layer,
-        Half::FeedForward,
-        &work.normed,
-        &mut work.sub_output,
-        tape_b,
-    );
+    let (normed, y) = (&work.normed, &mut work.sub_output);
+    pass.time(Operator::Adapters, || {
+        bottleneck::forward(pass, bank, layer, Half::FeedForward, normed, y, tape_b)
+    });
     elementwise::add(pass.cpu, hidden, &work.sub_output);
 }
 
@@ -137,7 +130,9 @@ fn feed_forward_backward(
     work.d_sub.copy_from_slice(&work.d_hidden);
     let tape_b = &tape.feed_forward_bottleneck;
     let (half, d_sub) = (Half::FeedForward, &mut work.d_sub);
-    let beside = bottleneck::backward(pass, bank, layer, half, &work.normed, d_sub, tape_b);
+    let beside = pass.time(Operator::Adapters, || {
+        bottleneck::backward(pass, bank, layer, half, &work.normed, d_sub, tape_b)
+    });
     let mut d_outputs = [(Projection::Down, &mut work.d_sub)];
     let d_act = Some(&mut work.d_act[..]);
     linear_reverse::backward(
@@ -201,7 +196,9 @@ fn attention_backward(
     work.d_sub.copy_from_slice(&work.d_hidden);
     let tape_b = &tape.attention_bottleneck;
     let (half, d_sub) = (Half::Attention, &mut work.d_sub);
-    let beside = bottleneck::backward(pass, bank, layer, half, &work.normed, d_sub, tape_b);
+    let beside = pass.time(Operator::Adapters, || {
+        bottleneck::backward(pass, bank, layer, half, &work.normed, d_sub, tape_b)
+    });
     let mut d_attended = std::mem::take(&mut work.d_attended);
     let mut d_outputs = [(Projection::O, &mut work.d_sub)];
     let dx = Some(&mut d_attended[..]);
@@ -214,7 +211,9 @@ fn attention_backward(
         dx,
         &tape.sites,
     );
-    attend::backward(pass, bank, layer, tape, &d_attended, work);
+    pass.time(Operator::Attention, || {
+        attend::backward(pass, bank, layer, tape, &d_attended, work)
+    });
     work.d_attended = d_attended;
     attend::rotate_backward(pass, layer, tape, work);
     let mut d_outputs = [

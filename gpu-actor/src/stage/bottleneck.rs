@@ -173,16 +173,16 @@ pub(super) fn backward(
             .expect("the site is this adapter's")
             .gradient;
         let (slot, low) = (gradient.slot(&site.up, job.last), (&after[..], site.size));
-        sums::outer(pass.cpu, job, low, (dy, hidden), 1.0, slot);
+        sums::outer(pass, job, low, (dy, hidden), 1.0, slot);
         let slot = gradient.slot(&site.up_bias, job.last);
-        sums::columns(pass.cpu, job, dy, None, hidden, slot);
+        sums::columns(pass, job, dy, None, hidden, slot);
         let (slot, low) = (
             gradient.slot(&site.down, job.last),
             (&d_inner[..], site.size),
         );
-        sums::outer(pass.cpu, job, low, (input, hidden), 1.0, slot);
+        sums::outer(pass, job, low, (input, hidden), 1.0, slot);
         let slot = gradient.slot(&site.down_bias, job.last);
-        sums::columns(pass.cpu, job, &d_inner, None, site.size, slot);
+        sums::columns(pass, job, &d_inner, None, site.size, slot);
 
         if site.parallel {
             beside.push(Beside {

@@ -20,6 +20,7 @@ use super::adapter::Adapter;
 use super::dropout::{self, Drop};
 use super::pass::{Bank, Pass};
 use super::tape::SiteTape;
+use super::timing::Operator;
 use crate::batch::JobSlice;
 use crate::peft::layout::LinearSite;
 
@@ -105,7 +106,9 @@ pub(super) fn forward(
                 (weight, rows_of_mut(y, &run, weight.rows()))
             })
             .collect();
-        linear::forward_many(pass.cpu, rows_of(x, &run, width), &mut pairs);
+        pass.time(Operator::FrozenProducts, || {
+            linear::forward_many(pass.cpu, rows_of(x, &run, width), &mut pairs)
+        });
     }
     for job in scaled {
         for (p, y) in outputs.iter_mut() {
@@ -114,16 +117,17 @@ pub(super) fn forward(
             if let Some(scale) = input_scale(bank, job, layer, *p) {
                 elementwise::scale_columns(pass.cpu, &mut input, scale);
             }
-            linear::forward(
-                pass.cpu,
-                &input,
-                weight,
-                rows_of_mut(y, &job.rows, weight.rows()),
-            );
+            let y = rows_of_mut(y, &job.rows, weight.rows());
+            pass.time(Operator::FrozenProducts, || {
+                linear::forward(pass.cpu, &input, weight, y)
+            });
         }
     }
     for (p, y) in outputs {
-        aggregate(pass, bank, layer, *p, x, y, &mut sites[*p as usize]);
+        let tape = &mut sites[*p as usize];
+        pass.time(Operator::Adapters, || {
+            aggregate(pass, bank, layer, *p, x, y, tape)
+        });
     }
 }
 

@@ -10,6 +10,7 @@ use super::gradient::Slot;
 use super::linear::{Pair, dropped_input, pairs, rows_of, rows_of_mut, split_runs};
 use super::pass::{Bank, Pass};
 use super::tape::SiteTape;
+use super::timing::Operator;
 use super::{dropout, sums};
 use crate::batch::JobSlice;
 use crate::peft::layout::LinearSite;
@@ -27,7 +28,10 @@ pub(super) fn backward(
     sites: &[SiteTape; 7],
 ) {
     for (p, dy) in d_outputs.iter_mut() {
-        reverse_output(pass, bank, layer, *p, dy, &sites[*p as usize]);
+        let tape = &sites[*p as usize];
+        pass.time(Operator::Adapters, || {
+            reverse_output(pass, bank, layer, *p, dy, tape)
+        });
     }
     let weights = pass.weights(layer);
     let projections: Vec<Projection> = d_outputs.iter().map(|(p, _)| *p).collect();
@@ -42,35 +46,26 @@ pub(super) fn backward(
                     (rows_of(dy, &run, weight.rows()), weight)
                 })
                 .collect();
-            product::backward_many(pass.cpu, &parts, rows_of_mut(dx, &run, width), false);
+            pass.time(Operator::FrozenProducts, || {
+                product::backward_many(pass.cpu, &parts, rows_of_mut(dx, &run, width), false)
+            });
         }
     }
     for job in scaled {
         let dx = dx
             .as_deref_mut()
             .map(|dx| rows_of_mut(dx, &job.rows, width));
-        reverse_input(
-            pass,
-            bank,
-            layer,
-            job,
-            rows_of(x, &job.rows, width),
-            d_outputs,
-            dx,
-        );
+        let x = rows_of(x, &job.rows, width);
+        pass.time(Operator::Adapters, || {
+            reverse_input(pass, bank, layer, job, x, d_outputs, dx)
+        });
     }
     for (p, dy) in d_outputs {
-        reverse_low_rank(
-            pass,
-            bank,
-            layer,
-            *p,
-            (x, width),
-            dy,
-            dx.as_deref_mut(),
-            &sites[*p as usize],
-        );
-        reverse_sparse(pass, bank, layer, *p, (x, width), dy, dx.as_deref_mut());
+        let (tape, x) = (&sites[*p as usize], (x, width));
+        pass.time(Operator::Adapters, || {
+            reverse_low_rank(pass, bank, layer, *p, x, dy, dx.as_deref_mut(), tape);
+            reverse_sparse(pass, bank, layer, *p, x, dy, dx.as_deref_mut());
+        });
     }
 }
 
@@ -99,7 +94,7 @@ fn reverse_output(
         let (range, scale) = match &layout.layers[layer].linear[p as usize] {
             Some(LinearSite::Bias(range)) => {
                 let dy = rows_of(dy, &job.rows, out);
-                sums::columns(pass.cpu, job, dy, None, out, gradient.slot(range, job.last));
+                sums::columns(pass, job, dy, None, out, gradient.slot(range, job.last));
                 continue;
             }
             Some(LinearSite::ScaleOutput(range)) => (range, &values[range.clone()]),
@@ -113,7 +108,7 @@ fn reverse_output(
         let outputs = &tape.outputs[saved..saved + dy.len()];
         saved += dy.len();
         let slot = gradient.slot(range, job.last);
-        sums::columns(pass.cpu, job, dy, Some(outputs), out, slot);
+        sums::columns(pass, job, dy, Some(outputs), out, slot);
         elementwise::scale_columns(pass.cpu, dy, scale);
     }
 }
@@ -134,13 +129,10 @@ fn reverse_input(
     for (p, dy) in d_outputs {
         let weight = pass.weights(layer).projection(*p);
         let mut d_input = vec![0.0; x.len()];
-        product::backward(
-            pass.cpu,
-            rows_of(dy, &job.rows, weight.rows()),
-            weight,
-            &mut d_input,
-            false,
-        );
+        let dy = rows_of(dy, &job.rows, weight.rows());
+        pass.time(Operator::FrozenProducts, || {
+            product::backward(pass.cpu, dy, weight, &mut d_input, false)
+        });
         let Adapter {
             layout,
             values,
@@ -151,7 +143,7 @@ fn reverse_input(
             .expect("only jobs with a scaled input come here");
         if let Some(LinearSite::ScaleInput(range)) = &layout.layers[layer].linear[*p as usize] {
             let slot = gradient.slot(range, job.last);
-            sums::columns(pass.cpu, job, &d_input, Some(x), weight.cols(), slot);
+            sums::columns(pass, job, &d_input, Some(x), weight.cols(), slot);
             elementwise::scale_columns(pass.cpu, &mut d_input, &values[range.clone()]);
         }
         if let Some(dx) = dx.as_deref_mut() {
@@ -210,10 +202,10 @@ fn reverse_low_rank(
             .gradient;
         let left = (&d_low[low.clone()], pair.rank);
         let slot = gradient.slot(&pair.a, pair.job.last);
-        sums::outer(pass.cpu, pair.job, left, (input, width), 1.0, slot);
+        sums::outer(pass, pair.job, left, (input, width), 1.0, slot);
         let left = (&tape.low[low], pair.rank);
         let slot = gradient.slot(&pair.b, pair.job.last);
-        sums::outer(pass.cpu, pair.job, left, (dy, out), pair.scale, slot);
+        sums::outer(pass, pair.job, left, (dy, out), pair.scale, slot);
     }
 }
 
@@ -286,6 +278,8 @@ fn reverse_sparse(
             nodes,
             gradient,
         };
-        sparse::gradient(pass.cpu, pattern, sum);
+        pass.time(Operator::GradientSums, || {
+            sparse::gradient(pass.cpu, pattern, sum)
+        });
     }
 }

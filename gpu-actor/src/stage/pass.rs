@@ -4,6 +4,7 @@ use kernels::cpu::Cpu;
 use kernels::ops::rope::RopeTable;
 
 use super::adapter::Adapter;
+use super::timing::{Meter, Operator};
 use crate::batch::Batch;
 use crate::model::{LayerWeights, Model};
 
@@ -16,11 +17,17 @@ pub(super) struct Pass<'a> {
     pub(super) table: &'a RopeTable,
     /// Whether dropout applies and the tape is written for backward.
     pub(super) training: bool,
+    pub(super) meter: &'a Meter,
 }
 
 impl Pass<'_> {
     pub(super) fn weights(&self, layer: usize) -> &LayerWeights {
         &self.model.layers[layer]
+    }
+
+    /// Does the work, and counts the time as the operator's.
+    pub(super) fn time<R>(&self, operator: Operator, work: impl FnOnce() -> R) -> R {
+        self.meter.time(operator, work)
     }
 }
 

@@ -9,9 +9,11 @@ use super::adapter::Adapter;
 use super::block;
 use super::cache::KeyValueCache;
 use super::loss::{self, Labelled};
+use super::optim::{self, OptimizerState, Rule, StepNumbers};
 use super::pass::{Bank, Pass};
 use super::sums;
 use super::tape::{LayerTape, Work};
+use super::timing::{Clock, Meter, Operator, Timings};
 use crate::batch::{Batch, JobSlice, VIRTUAL};
 use crate::model::Model;
 
@@ -24,6 +26,7 @@ pub struct Stage {
     table: RopeTable,
     tape: Vec<LayerTape>,
     work: Work,
+    meter: Meter,
 }
 
 /// What a pass found out about one job.
@@ -74,6 +77,7 @@ impl Stage {
             table,
             tape,
             work: Work::default(),
+            meter: Meter::default(),
         }
     }
 
@@ -124,6 +128,39 @@ impl Stage {
         }
     }
 
+    /// Takes an optimizer step from the finished gradient of the adapter in a slot, and derives what depends on it.
+    ///
+    /// # Errors
+    /// What [`optim::step`] finds not finite.
+    ///
+    /// # Panics
+    /// When the slot is empty.
+    pub fn step(
+        &mut self,
+        slot: usize,
+        state: &mut OptimizerState,
+        rule: &Rule,
+        learning_rate: f64,
+    ) -> Result<StepNumbers, String> {
+        let adapter = self.bank.get_mut(slot).and_then(Option::as_mut);
+        let adapter = adapter.expect("a slot that steps has an adapter");
+        self.meter.time(Operator::Optimizer, || {
+            let numbers = optim::step(&self.cpu, adapter, state, rule, learning_rate)?;
+            adapter.derive(&self.cpu, &self.model);
+            Ok(numbers)
+        })
+    }
+
+    /// Measures from now on where time goes, by a clock of the caller; results do not change.
+    pub fn measure(&mut self, clock: Clock) {
+        self.meter = Meter::new(clock);
+    }
+
+    /// The times since the last call, or since [`Stage::measure`].
+    pub fn take_timings(&mut self) -> Timings {
+        self.meter.take()
+    }
+
     /// Forward and backward of a batch: losses returned, gradients added to each job's tree.
     pub fn train(&mut self, batch: &Batch) -> Vec<JobOutcome> {
         self.within(|stage| stage.train_here(batch))
@@ -140,7 +177,9 @@ impl Stage {
         self.backward(batch, &labelled);
         for job in batch.jobs.iter().filter(|job| job.last) {
             if let Some(adapter) = self.bank[job.slot].as_mut() {
-                adapter.close_gradient(&self.model.shape);
+                self.meter.time(Operator::GradientSums, || {
+                    adapter.close_gradient(&self.model.shape)
+                });
             }
         }
         self.outcomes(batch, &labelled)
@@ -154,6 +193,7 @@ impl Stage {
             cpu,
             bank,
             table,
+            meter,
             ..
         } = self;
         let pass = Pass {
@@ -162,8 +202,9 @@ impl Stage {
             batch,
             table,
             training,
+            meter,
         };
-        loss::compute(&pass, bank, &hidden)
+        pass.time(Operator::Head, || loss::compute(&pass, bank, &hidden))
     }
 
     /// Forward only: losses of a batch without dropout and without gradients.
@@ -188,6 +229,7 @@ impl Stage {
                 cpu,
                 bank,
                 table,
+                meter,
                 ..
             } = stage;
             let pass = Pass {
@@ -196,8 +238,11 @@ impl Stage {
                 batch,
                 table,
                 training: false,
+                meter,
             };
-            loss::logits(&pass, bank, &hidden, wanted)
+            pass.time(Operator::Head, || {
+                loss::logits(&pass, bank, &hidden, wanted)
+            })
         })
     }
 
@@ -219,6 +264,7 @@ impl Stage {
             table,
             tape,
             work,
+            meter,
             ..
         } = self;
         let pass = Pass {
@@ -227,13 +273,16 @@ impl Stage {
             batch,
             table,
             training,
+            meter,
         };
         for layer in 0..model.layers.len() {
             // Without backward one tape serves every block.
             let tape = &mut tape[if training { layer } else { 0 }];
             tape.resize(batch.rows(), &model.shape);
             let caches = caches.as_deref_mut();
-            block::forward(&pass, bank, layer, &mut hidden, tape, work, caches);
+            pass.time(Operator::Elementwise, || {
+                block::forward(&pass, bank, layer, &mut hidden, tape, work, caches)
+            });
         }
         hidden
     }
@@ -271,6 +320,7 @@ impl Stage {
             table,
             tape,
             work,
+            meter,
             ..
         } = self;
         work.d_hidden.fill(0.0);
@@ -289,10 +339,13 @@ impl Stage {
             batch,
             table,
             training: true,
+            meter,
         };
         for layer in (0..model.layers.len()).rev() {
             let needed = layer > 0 || below;
-            block::backward(&pass, bank, layer, &mut tape[layer], work, needed);
+            pass.time(Operator::Elementwise, || {
+                block::backward(&pass, bank, layer, &mut tape[layer], work, needed)
+            });
         }
         if below {
             prompt_gradients(&pass, bank, &work.d_hidden);
@@ -420,6 +473,6 @@ fn prompt_gradients(pass: &Pass<'_>, bank: &mut Bank, d_hidden: &[f32]) {
             })
             .collect();
         let slot = adapter.gradient.slot(&site.embeddings, job.last);
-        sums::partials(pass.cpu, job, &parts, size, slot);
+        sums::partials(pass, job, &parts, size, slot);
     }
 }

@@ -5,10 +5,11 @@
 
 use std::ops::Range;
 
-use kernels::cpu::Cpu;
 use kernels::ops::block_sum::{self, Columns, Outer, Partials};
 
 use super::gradient::Slot;
+use super::pass::Pass;
+use super::timing::Operator;
 use crate::batch::JobSlice;
 
 /// The job's blocks counted from its first row.
@@ -22,7 +23,7 @@ pub(super) fn blocks(job: &JobSlice) -> Vec<Range<usize>> {
 
 /// Gradient of a low-rank half: sum over tokens of left `(rows, rank)` times right `(rows, width)`, times `scale`.
 pub(super) fn outer(
-    cpu: &Cpu,
+    pass: &Pass<'_>,
     job: &JobSlice,
     (left, rank): (&[f32], usize),
     (right, width): (&[f32], usize),
@@ -44,12 +45,14 @@ pub(super) fn outer(
         nodes,
         gradient,
     };
-    block_sum::outer(cpu, &mut [sum]);
+    pass.time(Operator::GradientSums, || {
+        block_sum::outer(pass.cpu, &mut [sum])
+    });
 }
 
 /// Gradient of an added vector: sum over tokens of `values` `(rows, width)`; with `factors` of their products.
 pub(super) fn columns(
-    cpu: &Cpu,
+    pass: &Pass<'_>,
     job: &JobSlice,
     values: &[f32],
     factors: Option<&[f32]>,
@@ -67,22 +70,30 @@ pub(super) fn columns(
         nodes,
         gradient,
     };
-    block_sum::columns(cpu, &mut [sum]);
+    pass.time(Operator::GradientSums, || {
+        block_sum::columns(pass.cpu, &mut [sum])
+    });
 }
 
 /// Gradient `(width)` given block by block.
-pub(super) fn partials(cpu: &Cpu, job: &JobSlice, parts: &[&[f32]], width: usize, slot: Slot<'_>) {
+pub(super) fn partials(
+    pass: &Pass<'_>,
+    job: &JobSlice,
+    parts: &[&[f32]],
+    width: usize,
+    slot: Slot<'_>,
+) {
     let (Slot { nodes, gradient }, first_block) = (slot, job.first_block);
-    block_sum::partials(
-        cpu,
-        &mut [Partials {
-            first_block,
-            parts,
-            width,
-            nodes,
-            gradient,
-        }],
-    );
+    let sum = Partials {
+        first_block,
+        parts,
+        width,
+        nodes,
+        gradient,
+    };
+    pass.time(Operator::GradientSums, || {
+        block_sum::partials(pass.cpu, &mut [sum])
+    });
 }
 
 /// The job's blocks in terms of its labelled rows: block b holds labelled rows `range`, possibly none.

@@ -18,7 +18,7 @@ use super::tally::{Tally, tally};
 use crate::model::Model;
 use crate::peft::layout::Layout;
 use crate::stage::adapter::Adapter;
-use crate::stage::optim::{self, OptimizerState, Rule};
+use crate::stage::optim::{OptimizerState, Rule};
 use crate::stage::step::Stage;
 
 /// What a job is doing.
@@ -339,9 +339,8 @@ fn take_step(stage: &mut Stage, run: &mut Run, tally: Tally, events: &mut Vec<Ev
     let numbers = if tally.loss.is_finite() {
         let peak = run.spec.optimizer.learning_rate;
         let rate = run.spec.schedule.learning_rate(peak, step, run.total);
-        let cpu = stage.cpu().clone();
-        let adapter = stage.adapter_mut(run.slot).expect("a run has an adapter");
-        optim::step(&cpu, adapter, &mut run.optimizer, &run.rule, rate)
+        stage
+            .step(run.slot, &mut run.optimizer, &run.rule, rate)
             .map_err(|what| format!("{what} is not finite"))
     } else {
         Err(tally.reason("training"))
@@ -352,7 +351,6 @@ fn take_step(stage: &mut Stage, run: &mut Run, tally: Tally, events: &mut Vec<Ev
             events.push(Event::Quarantined { job, step, reason });
         }
         Ok(numbers) => {
-            stage.derive(run.slot);
             run.progress.step += 1;
             run.progress.tokens += tally.tokens;
             run.progress.first_loss.get_or_insert(tally.loss);
