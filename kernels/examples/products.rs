@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use kernels::cpu::{Cpu, Isa};
 use kernels::ops::linear;
+use kernels::peer;
 use kernels::weight::{Format, Weight};
 
 /// `(in, out)` of the products of SmolLM2-135M.
@@ -64,15 +65,16 @@ fn compare(cpu: &Cpu, rows: usize, weights: &[Weight; 3], forward: bool) {
     };
     let x = numbers(rows * from);
     let mut y = vec![0.0; rows * to];
-    let plain = weights[0].to_f32();
     let flops = 2 * rows * inputs * outputs;
     let mut times = [Duration::ZERO; 4];
     // Long enough for the coarse clock of the kernel, short enough for all four to see the same neighbours.
     let calls = (2_000_000_000 / flops).clamp(1, 500);
     let rounds = 8;
     for _ in 0..rounds {
-        let mut peer = || peer(cpu, rows, from, to, &x, &plain, forward, &mut y);
-        times[0] += timed(calls, &mut peer);
+        times[0] += timed(calls, &mut || match forward {
+            true => peer::forward(cpu, &x, &weights[0], &mut y),
+            false => peer::backward(cpu, &x, &weights[0], &mut y, false),
+        });
         for (weight, time) in weights.iter().zip(&mut times[1..]) {
             *time += timed(calls, &mut || match forward {
                 true => linear::forward(cpu, &x, weight, &mut y),
@@ -116,55 +118,6 @@ fn processor_time() -> Duration {
             .unwrap_or(0)
     });
     Duration::from_nanos(nanoseconds.sum())
-}
-
-#[expect(clippy::too_many_arguments, reason = "the shape of a product")]
-fn peer(
-    cpu: &Cpu,
-    m: usize,
-    k: usize,
-    n: usize,
-    x: &[f32],
-    w: &[f32],
-    forward: bool,
-    y: &mut [f32],
-) {
-    let parallelism = match cpu.threads() {
-        1 => gemm::Parallelism::None,
-        threads => gemm::Parallelism::Rayon(threads),
-    };
-    let stride = |x: usize| isize::try_from(x).expect("fits");
-    // The right matrix is (k, n): W^T forward, W backward.
-    let (column, row) = if forward {
-        (stride(k), 1)
-    } else {
-        (1, stride(n))
-    };
-    assert!(x.len() == m * k && w.len() == k * n && y.len() == m * n);
-    // SAFETY: the lengths were checked against the shapes and strides.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            y.as_mut_ptr(),
-            1,
-            stride(n),
-            false,
-            x.as_ptr(),
-            1,
-            stride(k),
-            w.as_ptr(),
-            column,
-            row,
-            0.0f32,
-            1.0f32,
-            false,
-            false,
-            false,
-            parallelism,
-        );
-    }
 }
 
 /// A weight of random numbers or random blocks.

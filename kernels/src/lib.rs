@@ -9,6 +9,7 @@
 
 pub mod cpu;
 pub mod ops;
+pub mod peer;
 pub mod reference;
 pub mod weight;
 

@@ -217,7 +217,7 @@ pub const UNSAFE: &[(&str, &str)] = &[
         "transposes blocks in registers",
     ),
     (
-        "kernels/examples/products.rs",
+        "kernels/src/peer.rs",
         "calls the library product that ours is measured against",
     ),
     (
