@@ -11,22 +11,12 @@ pub struct Sample {
     pub tokens_per_second: f64,
     /// CPU milliseconds, user and system, per real token.
     pub cpu_ms_per_token: f64,
-    /// Largest proportional set size in bytes.
+    /// Largest proportional set size in bytes, of samples taken every 0.2 s of the measured steps on both sides.
     pub peak_pss_bytes: u64,
-}
-
-/// The figures of ours that count here.
-#[derive(Deserialize)]
-struct Run {
-    tokens_per_second: f64,
-    cpu_ms_per_token: f64,
-    peak_resident_bytes: u64,
 }
 
 impl Sample {
     /// Reads what `spotmux bench train --json` prints: an object a line, one of them with this number of `jobs`.
-    ///
-    /// Its memory is the largest resident set size of the process, which no proportional size exceeds.
     ///
     /// # Errors
     /// Not JSON, no line with so many jobs, or figures that cannot be.
@@ -35,13 +25,8 @@ impl Sample {
             let object: Value =
                 serde_json::from_str(line).context("not the JSON of bench train")?;
             if object.get("jobs") == Some(&jobs.into()) {
-                let run: Run = serde_json::from_value(object)
+                let sample: Self = serde_json::from_value(object)
                     .context("a line of bench train lacks a figure")?;
-                let sample = Self {
-                    tokens_per_second: run.tokens_per_second,
-                    cpu_ms_per_token: run.cpu_ms_per_token,
-                    peak_pss_bytes: run.peak_resident_bytes,
-                };
                 return sample.checked();
             }
         }
@@ -82,8 +67,8 @@ mod tests {
         let noisy = format!("loading\n{one}\n\n");
         assert!((Sample::theirs(&noisy).unwrap().tokens_per_second - 120.5).abs() < 1e-9);
         let lines = r#"{"event": "setting", "threads": 2}
-{"event": "figures", "jobs": 1, "tokens_per_second": 90.0, "cpu_ms_per_token": 9.0, "peak_resident_bytes": 5}
-{"event": "figures", "jobs": 8, "tokens_per_second": 99.0, "cpu_ms_per_token": 9.0, "peak_resident_bytes": 9}"#;
+{"event": "figures", "jobs": 1, "tokens_per_second": 90.0, "cpu_ms_per_token": 9.0, "peak_pss_bytes": 5}
+{"event": "figures", "jobs": 8, "tokens_per_second": 99.0, "cpu_ms_per_token": 9.0, "peak_pss_bytes": 9}"#;
         assert_eq!(Sample::ours(lines, 8).unwrap().peak_pss_bytes, 9);
         assert!(Sample::ours(lines, 2).is_err());
         assert!(Sample::ours(&lines.replace("9.0", "null"), 8).is_err());
