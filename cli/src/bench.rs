@@ -1,4 +1,7 @@
-//! Pieces of `spotmux bench train`: the jobs to measure, and the bare products that any trainer must make.
+//! Pieces of `spotmux bench train`: the jobs to measure, what is found, and the bare products
+//! that any trainer must make.
 
+pub(crate) mod figures;
 pub(crate) mod load;
+pub(crate) mod peak;
 pub(crate) mod products;

@@ -1,5 +1,6 @@
 //! The command line's clock: the one place that reads it.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Time since it was started.
@@ -25,4 +26,10 @@ impl Stopwatch {
     pub(crate) fn seconds(&self) -> f64 {
         self.elapsed().as_secs_f64()
     }
+}
+
+/// Time since it was first asked: a clock to hand to what may not read one.
+pub(crate) fn since_first_asked() -> Duration {
+    static FIRST: OnceLock<Stopwatch> = OnceLock::new();
+    FIRST.get_or_init(Stopwatch::start).elapsed()
 }

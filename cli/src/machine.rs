@@ -99,13 +99,7 @@ pub(crate) fn memory() -> Option<Memory> {
     })
 }
 
-/// Forgets the most resident memory so far, where the system lets it.
-pub(crate) fn forget_peak() {
-    // Without it a later peak is only an upper bound.
-    let _ = fs::write("/proc/self/clear_refs", "5");
-}
-
-/// Most resident memory since the start or [`forget_peak`], in bytes.
+/// Most resident memory since the start, in bytes.
 pub(crate) fn peak_resident() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     Some(field(&text, "VmHWM:")? * 1024)

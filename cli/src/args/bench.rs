@@ -16,7 +16,12 @@ Examples:
   spotmux bench train --model smollm2-135m-instruct --mask-half --threads 2
 
 Each job: LoRA on all seven linear layers, batches of four sequences of 93, 81, 60, 77 and of 64, 43, 277, 66 random \
-tokens in turn. One round is one optimizer step of every job; one job is trained first, not counted.";
+tokens in turn. One round is one optimizer step of every job; one job is trained first, not counted.
+
+Speed and memory are of the measured rounds; peak PSS is the largest of samples taken every 0.2 s. One more job starts \
+beside so many that rest. Shares are of wall time; other is what lies outside the operators. Bare products are those \
+with frozen weights at the mean size of a pass, by our kernels and by the gemm crate in turns, the best of three each: \
+no step can be faster than the faster of the two.";
 
 /// Arguments of `spotmux bench train`.
 #[derive(Debug, Args)]

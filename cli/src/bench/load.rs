@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use data::rows::TokenRow;
+use gpu_actor::batch::{Batch, NO_TARGET};
 use gpu_actor::peft::init;
 use gpu_actor::peft::layout::Layout;
+use gpu_actor::train::pack::{self, Request};
 use gpu_actor::train::session::{self, Session};
 use kernels::cpu::Cpu;
 use shared::ids::JobName;
@@ -19,17 +21,38 @@ pub(crate) const BATCHES: [[usize; 4]; 2] = [[93, 81, 60, 77], [64, 43, 277, 66]
 /// Label of a token that does not count.
 const NOT_TRAINED: i32 = data::mask::NOT_TRAINED;
 
-/// Tokens of one epoch of one job: two rounds.
-pub(crate) fn tokens_per_epoch() -> usize {
-    BATCHES.iter().flatten().sum()
+/// Rows of a pass, and how many of them are labelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PassShape {
+    pub(crate) rows: usize,
+    pub(crate) labelled: usize,
 }
 
-/// Labelled tokens of one epoch of one job.
-pub(crate) fn labelled_per_epoch(mask_half: bool) -> usize {
-    let lengths = BATCHES.iter().flatten();
-    lengths
-        .map(|&length| length - first_label(length, mask_half))
-        .sum()
+/// The passes of one round of so many jobs on each of the two batches, as the engine cuts them.
+pub(crate) fn passes(
+    jobs: usize,
+    budget: usize,
+    mask_half: bool,
+) -> [Vec<PassShape>; BATCHES.len()] {
+    // Only lengths and labels count here: any vocabulary does, and all jobs are alike.
+    let rows = rows(0, 2, mask_half);
+    let mut batches = rows.chunks(BATCHES[0].len());
+    BATCHES.map(|_| {
+        let request = Request {
+            slot: 0,
+            prompt_tokens: 0,
+            prefix_tokens: 0,
+            step: 0,
+            rows: batches.next().into_iter().flatten().collect(),
+        };
+        let passes = pack::passes(&vec![request; jobs], budget);
+        let labelled = |targets: &[u32]| targets.iter().filter(|&&t| t != NO_TARGET).count();
+        let shape = |batch: &Batch| PassShape {
+            rows: batch.rows(),
+            labelled: labelled(&batch.targets),
+        };
+        passes.iter().map(shape).collect()
+    })
 }
 
 /// The first position that counts; position 0 never does, since nothing predicts it.
@@ -37,11 +60,11 @@ fn first_label(length: usize, mask_half: bool) -> usize {
     if mask_half { length / 2 } else { 1 }
 }
 
-/// The specification of job `number`.
+/// The specification of job `number`; it ends after so many steps, and then rests on the backbone.
 ///
 /// # Errors
 /// [`Exit::Usage`] when the rank makes no job.
-pub(crate) fn spec(args: &BenchTrainArgs, number: usize) -> Result<JobSpec, Failure> {
+fn spec(args: &BenchTrainArgs, number: usize, steps: u64) -> Result<JobSpec, Failure> {
     let adapter: AdapterSpec =
         serde_json::from_value(serde_json::json!({ "method": "lora", "rank": args.rank }))
             .or_exit(Exit::Usage)?;
@@ -58,7 +81,7 @@ pub(crate) fn spec(args: &BenchTrainArgs, number: usize) -> Result<JobSpec, Fail
             train_on_inputs: true,
             max_dropped: 0.0,
         },
-        "train": { "steps": u32::MAX, "batch_size": 4 },
+        "train": { "steps": steps, "batch_size": BATCHES[0].len(), "shuffle": false },
         "optimizer": { "learning_rate": 1e-4 },
         "checkpoint": { "every_steps": 0 },
     });
@@ -84,7 +107,7 @@ pub(crate) fn rows(number: usize, vocab: usize, mask_half: bool) -> Vec<TokenRow
         .collect()
 }
 
-/// Puts job `number` on the backbone, with fresh values.
+/// Puts job `number` on the backbone for so many steps, with fresh values.
 ///
 /// # Errors
 /// [`Exit::Usage`] when the rank does not fit the model, [`Exit::Internal`] when the engine refuses.
@@ -92,9 +115,10 @@ pub(crate) fn admit(
     session: &mut Session,
     args: &BenchTrainArgs,
     number: usize,
+    steps: u64,
     cpu: &Cpu,
 ) -> Result<(), Failure> {
-    let spec = spec(args, number)?;
+    let spec = spec(args, number, steps)?;
     let model = session.stage().model().clone();
     if let Some(problem) = spec.problems(&model.shape).first() {
         return Err(Failure::new(Exit::Usage, problem));
@@ -120,13 +144,23 @@ mod tests {
 
     #[test]
     fn the_mix_is_the_one_that_peers_are_measured_on() {
-        assert_eq!(tokens_per_epoch(), 761);
-        assert_eq!(labelled_per_epoch(false), 761 - 8);
         for mask_half in [false, true] {
             let rows = rows(3, 100, mask_half);
             let labelled: usize = rows.iter().map(TokenRow::trained).sum();
-            assert_eq!(labelled, labelled_per_epoch(mask_half));
+            assert_eq!(labelled, if mask_half { 383 } else { 753 });
             assert!(rows.iter().all(|row| row.ids.iter().all(|&id| id < 100)));
+        }
+    }
+
+    #[test]
+    fn a_job_alone_has_a_pass_for_each_batch_and_company_fills_them() {
+        let shape = |rows, labelled| PassShape { rows, labelled };
+        let alone = [vec![shape(311, 307)], vec![shape(450, 446)]];
+        assert_eq!(passes(1, 512, false), alone);
+        for (index, passes) in passes(8, 512, true).iter().enumerate() {
+            let rows: Vec<usize> = passes.iter().map(|pass| pass.rows).collect();
+            assert_eq!(rows.iter().sum::<usize>(), 8 * alone[index][0].rows);
+            assert!(rows.iter().all(|&rows| rows <= 512), "{rows:?}");
         }
     }
 }

@@ -11,12 +11,15 @@ use shared::job::BackboneFormat;
 
 use crate::args::BenchTrainArgs;
 use crate::backbone::{self, Backbone};
-use crate::bench::{load, products};
-use crate::clock::Stopwatch;
+use crate::bench::figures::{self, Figures, OverProducts};
+use crate::bench::load::{self, PassShape};
+use crate::bench::peak::PeakWatch;
+use crate::bench::products::{Products, Seconds};
+use crate::clock::{self, Stopwatch};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::machine;
-use crate::render::{self, Align, Output, Table};
+use crate::render::Output;
 use crate::settings::Settings;
 use crate::store::Store;
 
@@ -24,27 +27,6 @@ use crate::store::Store;
 const MOST_JOBS: usize = 256;
 /// Bytes of a value, its gradient and two moments.
 const BYTES_PER_VALUE: u64 = 16;
-
-/// What was measured of one number of jobs.
-#[derive(Clone, Debug, Serialize)]
-struct Figures {
-    event: &'static str,
-    jobs: usize,
-    rounds: u64,
-    tokens: u64,
-    seconds: f64,
-    tokens_per_second: f64,
-    cpu_ms_per_token: Option<f64>,
-    pss_bytes: Option<u64>,
-    anonymous_bytes: Option<u64>,
-    peak_resident_bytes: Option<u64>,
-    job_bytes: u64,
-    job_bytes_over_16_a_value: f64,
-    anonymous_bytes_of_one_more_job: Option<f64>,
-    start_of_one_more_job_seconds: f64,
-    products_ms_per_token: Option<f64>,
-    step_over_products: Option<f64>,
-}
 
 /// How it was measured.
 #[derive(Debug, Serialize)]
@@ -94,7 +76,7 @@ pub(crate) fn run(
         all.push(figures);
     }
     if !output.json() {
-        output.result(&(), &table(&all))?;
+        output.result(&(), &figures::text(&all))?;
     }
     Ok(Exit::Done)
 }
@@ -163,24 +145,24 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// One epoch of one job: pages are touched and buffers grown before anything is measured.
     fn warm_up(&mut self) -> Result<(), Failure> {
-        load::admit(&mut self.session, self.args, 0, self.cpu)?;
+        load::admit(&mut self.session, self.args, 0, 2, self.cpu)?;
         self.session.round();
         self.session.round();
         self.session.remove(&load::name(0)?);
+        self.session.stage_mut().measure(clock::since_first_asked);
         Ok(())
     }
 
     fn measure(&mut self, jobs: usize) -> Result<Figures, Failure> {
-        machine::forget_peak();
-        let mut start = 0.0;
+        let rounds = self.args.rounds;
         for number in 0..jobs {
-            let clock = Stopwatch::start();
-            load::admit(&mut self.session, self.args, number, self.cpu)?;
-            start = clock.seconds();
+            load::admit(&mut self.session, self.args, number, rounds, self.cpu)?;
         }
-        let (cpu_before, clock) = (machine::processor_ms(), Stopwatch::start());
+        self.session.stage_mut().take_timings();
+        let (watch, cpu_before) = (PeakWatch::start(), machine::processor_ms());
+        let clock = Stopwatch::start();
         let mut tokens = 0;
-        for _ in 0..self.args.rounds {
+        for _ in 0..rounds {
             self.interrupt.check()?;
             tokens += self.session.round().iter().map(tokens_of).sum::<u64>();
         }
@@ -188,48 +170,75 @@ impl Bench<'_> {
         let cpu_ms = machine::processor_ms()
             .zip(cpu_before)
             .map(|(after, before)| after - before);
-        let (memory, peak) = (machine::memory(), machine::peak_resident());
+        let (peak, memory) = (watch.stop(), machine::memory());
+        let timings = self.session.stage_mut().take_timings();
         let job_bytes = self.session.job_bytes(&load::name(0)?).unwrap_or(0);
         let values = self
             .session
             .state(&load::name(0)?)
             .map_or(1, |state| state.values.len());
-        for number in 0..jobs {
+        let (admission, start) = self.one_more(jobs)?;
+        for number in 0..=jobs {
             self.session.remove(&load::name(number)?);
         }
-        let products = self.products_per_token(jobs);
+        let step = seconds / tokens as f64;
+        let products = self.products_per_token(jobs)?;
         Ok(Figures {
             event: "figures",
             jobs,
-            rounds: self.args.rounds,
+            rounds,
             tokens,
             seconds,
             tokens_per_second: tokens as f64 / seconds,
             cpu_ms_per_token: cpu_ms.map(|ms| ms as f64 / tokens as f64),
             pss_bytes: memory.map(|memory| memory.proportional),
             anonymous_bytes: memory.map(|memory| memory.anonymous),
-            peak_resident_bytes: peak,
+            peak_pss_bytes: peak,
             job_bytes,
             job_bytes_over_16_a_value: job_bytes as f64 / (values as u64 * BYTES_PER_VALUE) as f64,
             anonymous_bytes_of_one_more_job: None,
+            admission_of_one_more_job_seconds: admission,
             start_of_one_more_job_seconds: start,
-            products_ms_per_token: products.map(|seconds| 1e3 * seconds),
-            step_over_products: products.map(|products| seconds / tokens as f64 / products),
+            operators: figures::shares(&timings, seconds, tokens),
+            products: products.map(|products| OverProducts::new(step, products)),
         })
     }
 
-    /// Seconds a token that the bare products take at the pass sizes of so many jobs.
-    fn products_per_token(&self, jobs: usize) -> Option<f64> {
+    /// Seconds until one more job is admitted, and until its first step is done: those before it have taken all
+    /// their steps and rest on the backbone, so that the round is its own.
+    fn one_more(&mut self, jobs: usize) -> Result<(f64, f64), Failure> {
+        let clock = Stopwatch::start();
+        load::admit(&mut self.session, self.args, jobs, 1, self.cpu)?;
+        let admission = clock.seconds();
+        self.session.round();
+        Ok((admission, clock.seconds()))
+    }
+
+    /// Seconds a token that the bare products take, at the mean size of the passes of so many jobs on each batch.
+    fn products_per_token(&self, jobs: usize) -> Result<Option<Seconds>, Failure> {
         if self.args.no_products {
-            return None;
+            return Ok(None);
         }
-        let tokens = jobs * load::tokens_per_epoch();
-        let labelled = jobs * load::labelled_per_epoch(self.args.mask_half);
-        // Rounds are half an epoch on average; a pass is never larger than its limit.
-        let passes = 2 * (tokens / 2).div_ceil(self.args.tokens_per_pass);
-        let (rows, counted) = (tokens / passes, labelled / passes);
-        let seconds = products::seconds(self.cpu, self.model, rows, counted, 3);
-        Some(seconds / rows as f64)
+        let products = Products::new(self.cpu, self.model)?;
+        let (mut all, mut tokens) = (Seconds::default(), 0);
+        for passes in load::passes(jobs, self.args.tokens_per_pass, self.args.mask_half) {
+            self.interrupt.check()?;
+            let sum = |pick: fn(&PassShape) -> usize| passes.iter().map(pick).sum::<usize>();
+            let (rows, labelled) = (sum(|pass| pass.rows), sum(|pass| pass.labelled));
+            let mean = PassShape {
+                rows: rows / passes.len(),
+                labelled: labelled / passes.len(),
+            };
+            let found = products.seconds(mean);
+            let times = rows as f64 / mean.rows as f64;
+            all.own += times * found.own;
+            all.gemm += times * found.gemm;
+            tokens += rows;
+        }
+        Ok(Some(Seconds {
+            own: all.own / tokens as f64,
+            gemm: all.gemm / tokens as f64,
+        }))
     }
 }
 
@@ -244,39 +253,4 @@ fn tokens_of(event: &Event) -> u64 {
 fn one_more(last: &Figures, now: &Figures) -> Option<f64> {
     let more = now.jobs.checked_sub(last.jobs).filter(|&more| more > 0)?;
     Some((now.anonymous_bytes? as f64 - last.anonymous_bytes? as f64) / more as f64)
-}
-
-fn table(all: &[Figures]) -> String {
-    let r = Align::Right;
-    let heads = [
-        ("jobs", r),
-        ("tok/s", r),
-        ("CPU ms/tok", r),
-        ("PSS", r),
-        ("one more job", r),
-        ("over 16 B/value", r),
-        ("its start", r),
-        ("products ms/tok", r),
-        ("step/products", r),
-    ];
-    let mut table = Table::new(&heads);
-    let dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
-    for figures in all {
-        table.row([
-            figures.jobs.to_string(),
-            format!("{:.1}", figures.tokens_per_second),
-            dash(figures.cpu_ms_per_token.map(|ms| format!("{ms:.2}"))),
-            dash(figures.pss_bytes.map(render::bytes)),
-            render::bytes(figures.job_bytes),
-            format!("{:.2}x", figures.job_bytes_over_16_a_value),
-            format!("{:.0} ms", 1e3 * figures.start_of_one_more_job_seconds),
-            dash(figures.products_ms_per_token.map(|ms| format!("{ms:.2}"))),
-            dash(
-                figures
-                    .step_over_products
-                    .map(|ratio| format!("{ratio:.2}")),
-            ),
-        ]);
-    }
-    table.text()
 }

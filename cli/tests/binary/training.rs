@@ -242,8 +242,12 @@ fn a_bench_of_a_tiny_model_reports_every_figure() {
     for name in [
         "tokens_per_second",
         "cpu_ms_per_token",
-        "pss_bytes",
-        "step_over_products",
+        "peak_pss_bytes",
+        "admission_of_one_more_job_seconds",
+        "start_of_one_more_job_seconds",
+        "step_over_own_products",
+        "step_over_gemm",
+        "step_over_best_products",
     ] {
         assert!(
             lines[2][name].as_f64().is_some(),
@@ -251,4 +255,9 @@ fn a_bench_of_a_tiny_model_reports_every_figure() {
             lines[2]
         );
     }
+    let operators = lines[2]["operators"].as_array().unwrap();
+    let shares = operators.iter().map(|one| one["share"].as_f64().unwrap());
+    assert!((shares.sum::<f64>() - 1.0).abs() < 1e-6, "{operators:?}");
+    assert_eq!(operators[0]["operator"], "frozen_products");
+    assert!(operators[0]["share"].as_f64().unwrap() > 0.0);
 }
