@@ -145,11 +145,11 @@ pub fn serialize(tensors: &Tensors) -> Vec<u8> {
     safetensors::serialize(views, Some(metadata)).expect("sound tensors serialize")
 }
 
-/// Reads an adapter folder for a backbone of this shape. `seed` matters to diff pruning only.
+/// Reads an adapter folder for a backbone of this shape.
 ///
 /// # Errors
 /// [`AdapterFileError`] naming the file and what is wrong: a missing tensor is an error, never a random start.
-pub fn read(folder: &Path, shape: &ModelShape, seed: u64) -> Result<Imported, AdapterFileError> {
+pub fn read(folder: &Path, shape: &ModelShape) -> Result<Imported, AdapterFileError> {
     let path = || folder.to_path_buf();
     let config_path = folder.join(CONFIG);
     let text = fs::read_to_string(&config_path).map_err(|source| AdapterFileError::Read {
@@ -172,14 +172,14 @@ pub fn read(folder: &Path, shape: &ModelShape, seed: u64) -> Result<Imported, Ad
             problems,
         });
     }
-    let layout = Layout::new(&spec, shape, seed);
+    // The places of a sparse delta are drawn by a seed, and then taken from the file.
+    let mut layout = Layout::new(&spec, shape, 0);
     let found = read_tensors(&folder.join(WEIGHTS))?;
-    let values = tensors::from_tensors(&layout, found, seed).map_err(|source| {
-        AdapterFileError::Tensors {
+    let values =
+        tensors::from_tensors(&mut layout, found).map_err(|source| AdapterFileError::Tensors {
             path: path(),
             source,
-        }
-    })?;
+        })?;
     let base = serde_json::from_str::<serde_json::Value>(&text)
         .ok()
         .and_then(|v| Some(v.get("base_model_name_or_path")?.as_str()?.to_owned()));
