@@ -8,15 +8,15 @@ use std::process::Command;
 use crate::sandbox::{PAIRS, Ran, Sandbox, one_job};
 
 #[test]
-fn a_run_whose_own_memory_may_not_hold_the_backbone_trains_it() {
+fn a_run_whose_own_memory_may_be_a_quarter_of_the_backbone_trains_it() {
     let sandbox = Sandbox::new();
     sandbox
-        .run(&["model", "tiny", "tiny", "--layers", "32", "--hidden", "512"])
+        .run(&["model", "tiny", "tiny", "--layers", "12", "--hidden", "512"])
         .ended_with(0);
     let weights = sandbox.path("tiny/model.safetensors");
     let before = fs::read(&weights).unwrap();
     // What the system counts against this limit is memory of the process itself: a mapped file is not.
-    let limit = before.len() * 3 / 4;
+    let limit = before.len() / 4;
     sandbox.write("pairs.jsonl", PAIRS);
     let rest = "adapter = { method = 'lora', rank = 2 }\ntrain = { steps = 2 }";
     sandbox.write(
