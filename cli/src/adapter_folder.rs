@@ -34,7 +34,7 @@ impl Opened {
 /// [`Exit::NotFound`] when there is none, [`Exit::BadInput`] when it is wrong or does not fit the model.
 pub(crate) fn open(given: &Path, shape: &ModelShape) -> Result<Opened, Failure> {
     let folder = locate(given)?;
-    let found = files::read(&folder, shape, SEED).or_exit(Exit::BadInput)?;
+    let found = files::read(&folder, shape).or_exit(Exit::BadInput)?;
     Ok(Opened { folder, found })
 }
 

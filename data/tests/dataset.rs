@@ -232,6 +232,7 @@ fn foreign_files_are_named() {
     }
 }
 
+/// Public bugs: openai-php/client #107 and johny-b/llmcomp #59 (a bad row is found in mid-run).
 #[test]
 fn all_faults_come_at_once_with_their_places() {
     let bad_role = CHAT.replace("user", "usr").replace("\"a\"", "null");
@@ -255,6 +256,7 @@ fn all_faults_come_at_once_with_their_places() {
     assert_eq!(report.dropped[&DropReason::Invalid].lines, [2, 4, 5]);
 }
 
+/// Public bug: openai/openai-cookbook PR #648.
 #[test]
 fn invalid_utf8_is_told_to_the_byte() {
     let mut file = format!("{CHAT}\n{{\"text\": \"ab").into_bytes();
@@ -329,6 +331,7 @@ fn long_rows_meet_the_policy() {
     assert_eq!(report.errors.totals[&Code::TooManyDropped], 1);
 }
 
+/// Public bugs: huggingface/trl #6668, unslothai/unsloth #2734 and #3198.
 #[test]
 fn a_file_that_trains_nothing_is_refused() {
     let record = CHAT.replace("\"a\"", "\"a\", \"weight\": 0");

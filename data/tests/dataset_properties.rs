@@ -23,6 +23,7 @@ fn any_line() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    /// Public bugs: huggingface/datasets #8241 and pydantic/pydantic-ai #8316.
     #[test]
     fn marks_and_line_ends_change_nothing(lines in proptest::collection::vec(any_line(), 1..8)) {
         let plain = check(lines.join("\n"), &options());
@@ -48,6 +49,7 @@ proptest! {
         check(bytes, &options());
     }
 
+    /// Public bug: hiyouga/LlamaFactory #3800 (a third of the rows dropped in silence).
     #[test]
     fn counts_add_up_under_any_policy(
         lines in proptest::collection::vec(any_line(), 0..12),

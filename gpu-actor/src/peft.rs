@@ -8,4 +8,5 @@ pub mod init;
 pub mod layout;
 pub mod mask;
 pub mod merge;
+pub mod modules;
 pub mod tensors;

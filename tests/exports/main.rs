@@ -120,7 +120,7 @@ fn export_all(model: &Path, to: &Path, methods: &[AdapterSpec]) -> Vec<PathBuf> 
         };
         files::write(&folder, &export, &extra).unwrap();
         trainee.detach(&mut stage);
-        let imported = files::read(&folder, shape, SEED).unwrap();
+        let imported = files::read(&folder, shape).unwrap();
         assert_read_back(&mut stage, spec, imported, &values, &ids, &logits);
         folders.push(folder);
     }
@@ -210,7 +210,7 @@ fn hold(folders: &[PathBuf]) {
             let base = PathBuf::from(record["base"].as_str().unwrap());
             let shape = &open(&base).shape;
             let [ours, theirs] = [folder.clone(), folder.join("resaved")]
-                .map(|folder| files::read(&folder, shape, SEED).unwrap());
+                .map(|folder| files::read(&folder, shape).unwrap());
             assert_eq!(ours.spec, theirs.spec);
             assert_eq!(ours.values, theirs.values);
         }

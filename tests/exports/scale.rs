@@ -13,14 +13,14 @@ use shared::job::{AdapterSpec, LoraSpec, Targets};
 use system_tests::engine::steps;
 use system_tests::oracle::matrix::Matrix;
 
-use crate::{SEED, attach, cpu, ids, tiny, trained, write};
+use crate::{attach, cpu, ids, tiny, trained, write};
 
 const RANK: usize = 4;
 
 /// Logits of the adapter in a folder, as its files say.
 fn logits(folder: &Path) -> Matrix {
     let model = tiny();
-    let imported = files::read(folder, &model.shape, SEED).unwrap();
+    let imported = files::read(folder, &model.shape).unwrap();
     let ids = ids(model.shape.vocab);
     let mut stage = Stage::new(model, cpu());
     let trainee = attach(&mut stage, &imported.spec, imported.layout, imported.values);

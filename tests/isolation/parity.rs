@@ -169,7 +169,7 @@ proptest! {
         format in proptest::sample::select(FORMATS.to_vec()),
         tokens_per_pass in 1..500usize,
     ) {
-        prop_assume!(plans.iter().all(|plan| comparable(plan)));
+        prop_assume!(plans.iter().all(comparable));
         compare(&tiny::model(family, format), &plans, tokens_per_pass);
     }
 }

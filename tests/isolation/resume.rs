@@ -15,6 +15,7 @@ use crate::tiny;
 proptest! {
     #![proptest_config(cases(10))]
 
+    /// Public bugs: huggingface/accelerate #2016, paiml/entrenar #294, PolymathicAI/the_well #77.
     #[test]
     fn a_job_that_was_interrupted_ends_as_if_it_was_not(
         plans in plan::any_plans(2..4),

@@ -50,7 +50,7 @@ fn settings(folder: &Path) -> Vec<(&'static str, Value)> {
 }
 
 fn rewritten(case: &Case, model: &Model) {
-    let read = files::read(&case.init_folder, &model.shape, 0).unwrap();
+    let read = files::read(&case.init_folder, &model.shape).unwrap();
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().join("adapter");
     let (spec, layout, values) = (&read.spec, &read.layout, &read.values);

@@ -209,9 +209,11 @@ fn lora_steps_have_the_known_losses() {
         weight_decay: lora.optimizer.weight_decay,
         ..OptimizerSpec::default()
     };
-    let layout = Arc::new(Layout::new(&spec, &stage.model().shape, 0));
+    let mut layout = Layout::new(&spec, &stage.model().shape, 0);
     let start = layout.parameters.iter().map(|p| (p.key.clone(), waves(p)));
-    let values = tensors::from_tensors(&layout, start.collect(), 0).unwrap();
+    let start = start.collect();
+    let values = tensors::from_tensors(&mut layout, start).unwrap();
+    let layout = Arc::new(layout);
     let mut trainee = Trainee::attach(&mut stage, &spec, &optimizer, layout, values, 0);
     let rows: Vec<TokenRow> = expected.texts[..3].iter().map(whole).collect();
     for (step, (want, norm)) in lora.loss.iter().zip(&lora.grad_norm).enumerate() {

@@ -1,5 +1,8 @@
 //! `spotmux train`: trains the jobs of a file.
 
+use std::collections::BTreeMap;
+
+use gpu_actor::peft::modules::matched;
 use gpu_actor::train::memory::Estimate;
 use serde::Serialize;
 
@@ -34,6 +37,8 @@ struct PlanTold<'a> {
 struct PlannedJob {
     job: String,
     method: String,
+    /// Modules that the method changes, by name.
+    modules: BTreeMap<&'static str, usize>,
     rows: usize,
     held_out_rows: usize,
     tokens_per_epoch: u64,
@@ -128,6 +133,7 @@ fn show_plan(
     let mut table = Table::new(&[
         ("job", l),
         ("method", l),
+        ("modules", r),
         ("rows", r),
         ("held out", r),
         ("tokens/epoch", r),
@@ -144,6 +150,7 @@ fn show_plan(
         table.row([
             job.job.clone(),
             job.method.clone(),
+            modules(&job.modules),
             job.rows.to_string(),
             job.held_out_rows.to_string(),
             render::count(job.tokens_per_epoch),
@@ -171,6 +178,14 @@ fn show_plan(
     Ok(output.event(&told)?)
 }
 
+/// How many modules in all; a dash where a method changes none, but adds tokens.
+fn modules(matched: &BTreeMap<&str, usize>) -> String {
+    match matched.values().sum() {
+        0 => "-".into(),
+        count => usize::to_string(&count),
+    }
+}
+
 fn planned(job: &Prepared) -> PlannedJob {
     let count = |trained: bool| -> u64 {
         let rows = job.ready.data.train.iter();
@@ -180,6 +195,7 @@ fn planned(job: &Prepared) -> PlannedJob {
     PlannedJob {
         job: job.name().into(),
         method: method::describe(&job.spec().adapter),
+        modules: matched(&job.ready.layout),
         rows: job.ready.data.train.len(),
         held_out_rows: job.ready.data.eval.len(),
         tokens_per_epoch: tokens,

@@ -65,6 +65,10 @@ fn killed(sandbox: &Sandbox, after: u64, share: f64) {
         }
     }
     let seconds = seconds.expect("the run ended before it was killed");
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a kill comes from outside, at a time of its own"
+    )]
     thread::sleep(Duration::from_secs_f64(share * seconds));
     child.kill().unwrap();
     assert_eq!(child.wait().unwrap().code(), None, "it ended by itself");

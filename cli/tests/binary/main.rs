@@ -4,11 +4,16 @@
 
 mod demo;
 mod errors;
+mod frozen;
 mod help;
 mod hub;
 mod killed;
+mod merged;
+mod modules;
 mod pull;
 mod resume;
+mod samples;
 mod sandbox;
+mod scale;
 mod tenants;
 mod training;

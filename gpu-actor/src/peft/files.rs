@@ -188,11 +188,11 @@ pub fn serialize(tensors: &Tensors) -> Vec<u8> {
     safetensors::serialize(views, Some(metadata)).expect("sound tensors serialize")
 }
 
-/// Reads an adapter folder for a backbone of this shape. `seed` matters to diff pruning only.
+/// Reads an adapter folder for a backbone of this shape.
 ///
 /// # Errors
 /// [`AdapterFileError`] naming the file and what is wrong: a missing tensor is an error, never a random start.
-pub fn read(folder: &Path, shape: &ModelShape, seed: u64) -> Result<Imported, AdapterFileError> {
+pub fn read(folder: &Path, shape: &ModelShape) -> Result<Imported, AdapterFileError> {
     let path = || folder.to_path_buf();
     let config_path = folder.join(CONFIG);
     let text = fs::read_to_string(&config_path).map_err(|source| AdapterFileError::Read {
@@ -216,16 +216,17 @@ pub fn read(folder: &Path, shape: &ModelShape, seed: u64) -> Result<Imported, Ad
             problems,
         });
     }
-    let layout = Layout::new(&spec, shape, seed);
+    // The places of a sparse delta are drawn by a seed, and then taken from the file.
+    let mut layout = Layout::new(&spec, shape, 0);
     let found = read_tensors(&weights(folder, &config)?)?;
     let values = match &config.hub_name {
-        None => tensors::from_tensors(&layout, found, seed),
+        None => tensors::from_tensors(&mut layout, found),
         Some(name) => {
-            let layout = adapter_hub::renamed(&layout, name);
+            let mut renamed = adapter_hub::renamed(&layout, name);
             let found = found
                 .into_iter()
                 .map(|(key, tensor)| (adapter_hub::with_head(key), tensor));
-            tensors::from_tensors(&layout, found.collect(), seed)
+            tensors::from_tensors(&mut renamed, found.collect())
         }
     };
     let values = values.map_err(|source| AdapterFileError::Tensors {

@@ -1,10 +1,13 @@
 //! An adapter's parameters as named tensors, in the layout of the PEFT library's files, and back.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use kernels::ops::sparse::Pattern;
+use shared::model::Projection;
 use thiserror::Error;
 
-use super::layout::{Layout, LinearSite, Parameter};
+use super::layout::{Layout, LinearSite, Parameter, module_key};
 
 /// One named tensor of f32 values.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,15 +58,19 @@ pub enum TensorsError {
         /// Row-major index.
         index: usize,
     },
-    /// Diff pruning: the file's places are not those of its seed.
+    /// Diff pruning: the places are none of a matrix of that shape and density.
     #[error(
-        "tensor {key} has other places than seed {seed} and this density give: import it with the seed it was made with"
+        "tensor {key} must have {wanted} places, those of output {output} ascending whole numbers below {inputs}"
     )]
     Places {
         /// Its name.
         key: String,
-        /// The seed tried.
-        seed: u64,
+        /// Places of the whole matrix.
+        wanted: usize,
+        /// The first output that has others.
+        output: usize,
+        /// Width of the matrix.
+        inputs: usize,
     },
 }
 
@@ -112,17 +119,13 @@ fn transpose(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     out
 }
 
-/// The places of every sparse delta as `row * in + column`, exact in f32 up to 2^24, else as two halves.
+/// The input of each place of every sparse delta, output by output; exact in f32 up to 2^24.
 fn sparse_places(layout: &Layout) -> Vec<(String, Vec<f32>)> {
     let mut list = Vec::new();
     for (layer, sites) in layout.layers.iter().enumerate() {
         for (index, site) in sites.linear.iter().enumerate() {
             if let Some(LinearSite::Sparse { pattern, .. }) = site {
-                let projection = shared::model::Projection::ALL[index];
-                let key = format!(
-                    "{}.diff_columns",
-                    super::layout::module_key(layer, projection)
-                );
+                let key = places_key(layer, index);
                 let columns = pattern
                     .columns()
                     .iter()
@@ -135,27 +138,68 @@ fn sparse_places(layout: &Layout) -> Vec<(String, Vec<f32>)> {
     list
 }
 
-/// Flat storage from named tensors: every name that the layout has, and no other.
-///
-/// # Errors
-/// [`TensorsError`] naming what is missing, unexpected, of the wrong shape or not finite.
-pub fn from_tensors(
-    layout: &Layout,
-    mut tensors: Tensors,
-    seed: u64,
-) -> Result<Vec<f32>, TensorsError> {
-    for (key, places) in sparse_places(layout) {
-        match tensors.remove(&key) {
-            Some(found) if found.values == places => {}
-            Some(_) => return Err(TensorsError::Places { key, seed }),
-            None => {
+fn places_key(layer: usize, index: usize) -> String {
+    format!("{}.diff_columns", module_key(layer, Projection::ALL[index]))
+}
+
+/// Takes over the places of sparse deltas from a file: they are those it was trained with, by whatever seed.
+fn take_places(layout: &mut Layout, tensors: &mut Tensors) -> Result<(), TensorsError> {
+    for (layer, sites) in layout.layers.iter_mut().enumerate() {
+        for (index, site) in sites.linear.iter_mut().enumerate() {
+            let Some(LinearSite::Sparse { pattern, .. }) = site else {
+                continue;
+            };
+            let key = places_key(layer, index);
+            let Some(found) = tensors.remove(&key) else {
                 return Err(TensorsError::Missing {
                     count: 1,
                     first: vec![key],
                 });
-            }
+            };
+            let taken = with_places(pattern, &found.values);
+            *pattern = Arc::new(taken.map_err(|output| TensorsError::Places {
+                key,
+                wanted: pattern.len(),
+                output,
+                inputs: pattern.inputs(),
+            })?);
         }
     }
+    Ok(())
+}
+
+/// A pattern with as many places in each output and these inputs; otherwise the first output that has others.
+fn with_places(pattern: &Pattern, inputs: &[f32]) -> Result<Pattern, usize> {
+    if inputs.len() != pattern.len() {
+        return Err(0);
+    }
+    let width = pattern.inputs() as f32;
+    let mut starts = vec![0];
+    for output in 0..pattern.outputs() {
+        let places = pattern.places(output);
+        let here = &inputs[places.clone()];
+        let whole = |&input: &f32| input >= 0.0 && input < width && input.fract() == 0.0;
+        if !here.iter().all(whole) || !here.is_sorted_by(|a, b| a < b) {
+            return Err(output);
+        }
+        starts.push(places.end);
+    }
+    let columns = inputs.iter().map(|&input| input as u32).collect();
+    Ok(Pattern::new(
+        pattern.outputs(),
+        pattern.inputs(),
+        starts,
+        columns,
+    ))
+}
+
+/// Flat storage from named tensors: every name that the layout has, and no other. The layout's sparse deltas get the
+/// places that the tensors have.
+///
+/// # Errors
+/// [`TensorsError`] naming what is missing, unexpected, of the wrong shape or not finite.
+pub fn from_tensors(layout: &mut Layout, mut tensors: Tensors) -> Result<Vec<f32>, TensorsError> {
+    take_places(layout, &mut tensors)?;
     let missing: Vec<&Parameter> = layout
         .parameters
         .iter()

@@ -56,7 +56,7 @@ pub enum PrepareError {
     },
     /// The adapter to start from is of another method.
     #[error(
-        "job {job}: init_from has another method, size or targets than the job's adapter: {found}"
+        "job {job}: init_from has another method, size, targets or (diff pruning) seed than the job's adapter: {found}"
     )]
     OtherMethod {
         /// The job.
@@ -184,7 +184,7 @@ fn first_values(
     let job = || spec.name.to_string();
     if let Some(folder) = &spec.init_from {
         let folder = around.folder.join(folder);
-        let imported = files::read(&folder, &around.model.shape, spec.seed)
+        let imported = files::read(&folder, &around.model.shape)
             .map_err(|source| PrepareError::InitFrom { job: job(), source })?;
         if imported.layout != *layout {
             let found = serde_json::to_string(&imported.spec).unwrap_or_default();

@@ -105,25 +105,22 @@ impl Session {
         if self.runs.contains_key(&spec.name) {
             return Err(format!("a job named {} is already here", spec.name));
         }
+        let name = &spec.name;
         if rows.is_empty() {
-            return Err(format!("job {}: there is no row to train on", spec.name));
+            return Err(format!("job {name}: there is no row to train on"));
         }
         for (rows, what) in [(&rows, "row"), (&eval_rows, "held-out row")] {
-            if let Some(index) = rows.iter().position(|row| row.trained() == 0) {
-                return Err(format!(
-                    "job {}: {what} {index} has no token that counts in the loss",
-                    spec.name
-                ));
+            if let Some(at) = rows.iter().position(|row| row.trained() == 0) {
+                let problem = "has no token that counts in the loss";
+                return Err(format!("job {name}: {what} {at} {problem}"));
             }
         }
         let state = match state {
             Some(state) if state.values.len() == layout.len => state,
             Some(state) => {
+                let (found, wanted) = (state.values.len(), layout.len);
                 return Err(format!(
-                    "job {}: the checkpoint has {} values, the method has {}",
-                    spec.name,
-                    state.values.len(),
-                    layout.len
+                    "job {name}: the checkpoint has {found} values, the method has {wanted}"
                 ));
             }
             None => JobState {

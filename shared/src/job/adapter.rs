@@ -84,7 +84,11 @@ impl Targets {
         list.sort_unstable();
         list.dedup();
         if list.is_empty() {
-            return Err("targets is empty: name at least one linear layer".into());
+            let names: Vec<_> = Target::ALL.iter().map(|t| t.name()).collect();
+            return Err(format!(
+                "targets is empty: name at least one of {}",
+                names.join(", ")
+            ));
         }
         Ok(list)
     }

@@ -38,7 +38,7 @@ impl Engine {
     /// Imports the case's adapter by the product's own reader, and attaches it.
     fn attach(&mut self, case: &Case) -> Result<Trainee> {
         let shape = self.stage.model().shape.clone();
-        let imported = files::read(&case.init_folder, &shape, 0)?;
+        let imported = files::read(&case.init_folder, &shape)?;
         // LoRA+ is a rule of training: no adapter file knows it.
         let layout = Layout::new(&case.spec, &shape, 0);
         let places = |layout: &Layout| -> Vec<_> {

@@ -121,7 +121,9 @@ proptest! {
     }
 }
 
-/// From nothing to thousands of rows, one after another, as skewed as can be (a grouped kernel elsewhere hung on this).
+/// From nothing to thousands of rows, one after another, as skewed as can be.
+///
+/// Public bug: punica-ai/punica PR #35, where a grouped kernel hung on uneven segments.
 #[test]
 fn skewed_parts_complete() {
     let mut shapes = vec![(0, 8), (1, 64), (3000, 2), (0, 1), (1, 1)];

@@ -1,0 +1,170 @@
+//! A merged model computes what the adapter computes, and says how far 16 bits moved it.
+//!
+//! Public bugs: huggingface/peft #1043, #2321 and #2586, ARahim3/mlx-tune #15 (merging into 4-bit weights changes or
+//! erases what was learned).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gpu_actor::batch::Batch;
+use gpu_actor::model::tiny::{TinySpec, write_tiny_gguf};
+use gpu_actor::model::{Model, OpenOptions};
+use gpu_actor::peft::files;
+use gpu_actor::sample::generator::BARE;
+use gpu_actor::stage::adapter::Adapter;
+use gpu_actor::stage::step::Stage;
+use kernels::cpu::Cpu;
+use kernels::weight::Format;
+use shared::model::Family;
+
+use crate::sandbox::{PAIRS, Sandbox};
+
+/// Methods that are a change of weights.
+const MERGEABLE: [(&str, &str); 6] = [
+    (
+        "lora",
+        "{ method = 'lora', rank = 3, targets = ['q_proj', 'v_proj', 'up_proj', 'down_proj', 'lm_head'] }",
+    ),
+    (
+        "rslora",
+        "{ method = 'lora', rank = 9, alpha = 9, rslora = true }",
+    ),
+    ("dora", "{ method = 'lora', rank = 3, dora = true }"),
+    ("ia3", "{ method = 'ia3' }"),
+    ("bitfit", "{ method = 'bitfit' }"),
+    ("diff", "{ method = 'diff', density = 0.1 }"),
+];
+/// Methods that are not.
+const APART: [(&str, &str); 3] = [
+    ("prefix", "{ method = 'prefix', tokens = 2 }"),
+    ("prompt", "{ method = 'prompt', tokens = 2 }"),
+    (
+        "bottleneck",
+        "{ method = 'bottleneck', size = 2, placement = 'pfeiffer' }",
+    ),
+];
+
+/// Every method trained on a model.
+fn trained(sandbox: &Sandbox, model: &str) {
+    sandbox.write("pairs.jsonl", PAIRS);
+    let job = |(name, adapter): &(&str, &str)| {
+        format!(
+            "[[job]]\nname = '{name}'\nadapter = {adapter}\ndata = {{ train = 'pairs.jsonl' }}\n\
+             train = {{ steps = 12, batch_size = 2 }}\noptimizer = {{ learning_rate = 2e-2 }}\n"
+        )
+    };
+    let jobs: String = MERGEABLE.iter().chain(&APART).map(job).collect();
+    sandbox.write("jobs.toml", format!("model = '{model}'\n{jobs}"));
+    sandbox.run(&["train", "jobs.toml"]).ended_with(0);
+}
+
+/// Logits of every token of a text, with an adapter or without.
+fn logits(model: &Path, adapter: Option<&Path>) -> Vec<f32> {
+    let cpu = Cpu::new(1).unwrap();
+    let model = Arc::new(Model::open(model, &OpenOptions::new(cpu.clone())).unwrap());
+    let mut stage = Stage::new(Arc::clone(&model), cpu);
+    let slot = match adapter {
+        Some(folder) => {
+            let read = files::read(folder, &model.shape).unwrap();
+            stage.attach(Adapter::new(Arc::new(read.layout), read.values, 0))
+        }
+        None => BARE,
+    };
+    let text: Vec<u32> = b"a: xyz, b".iter().map(|&byte| u32::from(byte)).collect();
+    let mut batch = Batch::default();
+    batch.push_continuation(slot, &text, 0, 0);
+    let rows: Vec<usize> = (0..text.len()).collect();
+    stage.logits(&batch, &rows, None)
+}
+
+/// Root of the mean square of the differences.
+fn apart(left: &[f32], right: &[f32]) -> f64 {
+    assert_eq!(left.len(), right.len());
+    let squares = left
+        .iter()
+        .zip(right)
+        .map(|(a, b)| f64::from(a - b).powi(2));
+    (squares.sum::<f64>() / left.len() as f64).sqrt()
+}
+
+/// Merges each method into a model and holds it against the adapter beside it.
+fn merged_is_near(sandbox: &Sandbox, model: &str, quantised: bool) {
+    let base = sandbox.path(model);
+    let bare = logits(&base, None);
+    for (name, _) in MERGEABLE {
+        let adapter = format!("adapters/{name}");
+        for (format, tolerance) in [("bf16", 0.05), ("f16", 0.01)] {
+            let to = format!("merged-{name}-{format}");
+            let arguments = [
+                "adapter", "merge", &adapter, "--model", model, "--output", &to, "--format",
+                format, "--json",
+            ];
+            let told = sandbox.run(&arguments).ended_with(0).last();
+            assert_eq!(told["quantised_backbone"], quantised);
+            assert!(told["rounding"]["worst_ratio"].as_f64().is_some(), "{told}");
+            let wanted = logits(&base, Some(&sandbox.path(&format!("{adapter}/adapter"))));
+            let found = logits(&sandbox.path(&to), None);
+            let (error, learned) = (apart(&found, &wanted), apart(&bare, &wanted));
+            println!("{model} {name} {format}: {error:.1e} of {learned:.1e}");
+            assert!(error < tolerance, "{name} in {format}: {error}");
+            assert!(
+                error < 0.1 * learned,
+                "{name} in {format}: {error} of {learned}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_merged_model_has_the_logits_of_its_adapter() {
+    let sandbox = Sandbox::new();
+    sandbox.tiny_model();
+    trained(&sandbox, "tiny");
+    merged_is_near(&sandbox, "tiny", false);
+}
+
+/// The blocks are expanded and never rounded back: the report says so and measures what 16 bits cost.
+#[test]
+fn merging_into_a_quantised_model_is_done_in_16_bits_measured_and_told() {
+    let sandbox = Sandbox::new();
+    write_tiny_gguf(
+        &sandbox.path("q4.gguf"),
+        &TinySpec::smallest(Family::Llama),
+        Format::Q4_0,
+    )
+    .unwrap();
+    trained(&sandbox, "q4.gguf");
+    merged_is_near(&sandbox, "q4.gguf", true);
+    let arguments = [
+        "adapter",
+        "merge",
+        "adapters/lora",
+        "--model",
+        "q4.gguf",
+        "--output",
+        "again",
+    ];
+    let said = sandbox.run(&arguments).ended_with(0).out;
+    assert!(
+        said.contains("never rounded back") && said.contains("% of the largest change"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_is_no_change_of_weights_is_not_merged() {
+    let sandbox = Sandbox::new();
+    sandbox.tiny_model();
+    trained(&sandbox, "tiny");
+    for (name, _) in APART {
+        let adapter = format!("adapters/{name}");
+        let arguments = [
+            "adapter", "merge", &adapter, "--model", "tiny", "--output", "merged",
+        ];
+        sandbox
+            .run(&arguments)
+            .ended_with(3)
+            .said(&["serve it as an adapter"]);
+        assert!(!sandbox.path("merged").exists());
+    }
+}
