@@ -6,7 +6,8 @@ use kernels::ops::block_sum;
 
 use super::pack::{self, Request};
 use crate::batch::Batch;
-use crate::stage::step::{BadRow, JobOutcome, Stage};
+use crate::stage::outcome::{BadRow, JobOutcome};
+use crate::stage::step::Stage;
 
 /// Runs the requests in passes of at most `budget` rows and gathers what `pass` finds, by bank slot.
 pub(super) fn tally(
