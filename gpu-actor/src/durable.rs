@@ -45,7 +45,11 @@ pub fn write_folder(folder: &Path, files: &[(&str, Vec<u8>)]) -> Result<(), Dura
             source,
         };
         fs::rename(&beside, folder).map_err(refused)?;
-        sync(parent).map_err(refused)
+        sync(parent).map_err(|source| {
+            // The name may not outlive a power cut: better no folder than one that is believed to be safe.
+            let _ = fs::remove_dir_all(folder);
+            refused(source)
+        })
     });
     if written.is_err() {
         // The first error is the one to report; a leftover would only be a partial folder, ignored by readers.

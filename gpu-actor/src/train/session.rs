@@ -391,7 +391,7 @@ fn take_step(stage: &mut Stage, run: &mut Run, tally: Tally, events: &mut Vec<Ev
     }
 }
 
-/// Checks that a job can be compiled; the rest is [`JobSpec::problems`].
+/// Compiles a method for a backbone; the specification has passed [`JobSpec::problems`].
 #[must_use]
 pub fn layout_of(spec: &AdapterSpec, model: &Model, seed: u64) -> Arc<Layout> {
     Arc::new(Layout::new(spec, &model.shape, seed))

@@ -144,7 +144,15 @@ pub const PURE: &[&str] = &[
     "data/src",
     "gpu-actor/src/batch.rs",
     "gpu-actor/src/peft",
+    "gpu-actor/src/pipeline.rs",
+    "gpu-actor/src/sample",
     "gpu-actor/src/stage",
+    "gpu-actor/src/train/event.rs",
+    "gpu-actor/src/train/memory.rs",
+    "gpu-actor/src/train/pack.rs",
+    "gpu-actor/src/train/progress.rs",
+    "gpu-actor/src/train/session.rs",
+    "gpu-actor/src/train/tally.rs",
 ];
 
 /// Files and folders inside pure folders that are shell, each with the reason.
