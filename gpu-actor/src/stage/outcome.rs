@@ -1,5 +1,6 @@
 //! What a pass found out about each job: losses, hits, and where a number broke.
 
+use std::fmt;
 use std::ops::Range;
 
 use super::loss::Labelled;
@@ -37,12 +38,33 @@ pub struct BadRow {
     pub sequence: u32,
     /// Row within the sequence.
     pub row: usize,
-    /// First block whose input is not finite there; `None` when only the head's output is.
-    pub layer: Option<usize>,
+    /// Where it began; `None` in an evaluation, which keeps no tape.
+    pub origin: Option<Origin>,
+}
+
+/// The first place in a row that is not finite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The row's embedding, or its virtual token.
+    Embedding,
+    /// This block.
+    Layer(usize),
+    /// The feed-forward half of the last block, or the head.
+    End,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedding => write!(f, "first in the embedding"),
+            Self::Layer(layer) => write!(f, "first in layer {layer}"),
+            Self::End => write!(f, "first at the end of the model"),
+        }
+    }
 }
 
 impl JobOutcome {
-    /// Of every job of a batch, from its labelled rows and the tape of the last training pass over blocks of `width`.
+    /// Of every job of a batch, from its labelled rows and, when training, the tape of its blocks of this `width`.
     pub(super) fn all(
         batch: &Batch,
         labelled: &Labelled,
@@ -92,12 +114,12 @@ impl JobOutcome {
             sequences[sequence].tokens += 1;
             correct += u64::from(labelled.correct[i]);
             if !loss.is_finite() && bad.is_none() {
-                let layer = first_bad_layer(tape, row, width);
+                let origin = (!tape.is_empty()).then(|| origin(tape, row, width));
                 let (number, start) = (own[sequence].number, own[sequence].rows.start);
                 bad = Some(BadRow {
                     sequence: number,
                     row: row - start,
-                    layer,
+                    origin,
                 });
             }
         }
@@ -111,20 +133,21 @@ impl JobOutcome {
     }
 }
 
-/// The first block whose output at a row is not finite, from the tape of the last training pass.
-fn first_bad_layer(tape: &[LayerTape], row: usize, width: usize) -> Option<usize> {
+/// The first place of a row that is not finite, from the tape of its pass.
+fn origin(tape: &[LayerTape], row: usize, width: usize) -> Origin {
     let bad = |values: &[f32]| {
-        values
-            .get(row * width..(row + 1) * width)
-            .is_some_and(|v| v.iter().any(|x| !x.is_finite()))
+        let cells = values[row * width..].iter().take(width);
+        cells.into_iter().any(|cell| !cell.is_finite())
     };
-    tape.iter()
-        .position(|tape| bad(&tape.residual) || bad(&tape.middle))
-        .map(|layer| {
-            if bad(&tape[layer].residual) {
-                layer.saturating_sub(1)
-            } else {
-                layer
-            }
-        })
+    for (layer, tape) in tape.iter().enumerate() {
+        if bad(&tape.residual) {
+            return layer
+                .checked_sub(1)
+                .map_or(Origin::Embedding, Origin::Layer);
+        }
+        if bad(&tape.middle) {
+            return Origin::Layer(layer);
+        }
+    }
+    Origin::End
 }

@@ -148,7 +148,8 @@ impl Stage {
                 });
             }
         }
-        self.outcomes(batch, &labelled)
+        let width = self.model.shape.hidden;
+        JobOutcome::all(batch, &labelled, &self.tape, width)
     }
 
     /// Forward to the losses, and the head's gradient when training.
@@ -177,7 +178,7 @@ impl Stage {
     pub fn evaluate(&mut self, batch: &Batch) -> Vec<JobOutcome> {
         self.within(|stage| {
             let labelled = stage.losses(batch, false);
-            stage.outcomes(batch, &labelled)
+            JobOutcome::all(batch, &labelled, &[], stage.model.shape.hidden)
         })
     }
 
@@ -292,15 +293,5 @@ impl Stage {
         if below {
             embed::gradients(&pass, bank, &work.d_hidden);
         }
-    }
-
-    fn outcomes(&self, batch: &Batch, labelled: &Labelled) -> Vec<JobOutcome> {
-        JobOutcome::all(batch, labelled, &self.tape, self.model.shape.hidden)
-    }
-
-    /// Bytes held by adapters, tape and buffers (not the backbone).
-    #[must_use]
-    pub fn adapter_bytes(&self) -> u64 {
-        self.bank.iter().flatten().map(Adapter::bytes).sum()
     }
 }
