@@ -1,12 +1,12 @@
 //! `spotmux data check`: reads a data set as training would.
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::BufReader;
 
 use anyhow::Context;
 use data::dataset::{Dataset, Options};
 use data::mask_view::{self, ShownToken};
+use data::regular;
 use data::report::Report;
 use data::rows::TokenRow;
 use serde::Serialize;
@@ -43,9 +43,9 @@ struct ShownRow {
 pub(crate) fn run(args: &CheckArgs, settings: &Settings, output: &Output) -> Result<Exit, Failure> {
     let (language, context) = language(args, settings)?;
     let options = options(args, context)?;
-    let file = File::open(&args.file)
+    let file = regular::open(&args.file)
         .with_context(|| format!("cannot read {}", args.file.display()))
-        .or_exit(Exit::NotFound)?;
+        .or_exit(Exit::BadInput)?;
     let name = args.file.display().to_string();
     let reader = BufReader::new(file);
     let found = Dataset::check(

@@ -10,7 +10,8 @@ use shared::ids::JobName;
 use super::method;
 use super::prepare::Prepared;
 use crate::clock::Stopwatch;
-use crate::render::Output;
+use crate::remark;
+use crate::render::{self, Output};
 
 /// More jobs than this share one bar.
 const MOST_BARS: usize = 16;
@@ -117,8 +118,8 @@ impl Board {
         let line = shown.note(event);
         if let (Some(line), true) = (line, self.talks) {
             match &self.bars {
-                Some(bars) => drop(bars.println(line)),
-                None => eprintln!("{line}"),
+                Some(bars) => drop(bars.println(render::harmless(&line))),
+                None => remark::say(&line),
             }
         }
     }
