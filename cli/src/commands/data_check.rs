@@ -16,6 +16,7 @@ use crate::args::{CheckArgs, LongRows};
 use crate::backbone;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::language::Language;
+use crate::remark;
 use crate::render::{self, Output};
 use crate::settings::Settings;
 
@@ -59,7 +60,10 @@ pub(crate) fn run(args: &CheckArgs, settings: &Settings, output: &Output) -> Res
     let shown = shown(&language, &rows, args.show_mask.unwrap_or(0))?;
     let sound = report.errors.is_empty();
     let tokenizer = args.model.as_deref().unwrap_or("bytes");
-    let mut text = format!("file        {name}, tokens of {tokenizer}\n{report}");
+    let mut text = format!(
+        "file        {name}, tokens of {tokenizer}\n{}",
+        remark::short(&report.to_string())
+    );
     for row in &shown {
         write_row(&mut text, row);
     }

@@ -101,8 +101,19 @@ fn a_sound_adapter_is_done_without_its_checkpoints() {
         .said(&["not from this job"]);
 }
 
+/// A run that does not outlive its test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Starts training and waits for its first step.
-fn started(sandbox: &Sandbox) -> (Child, BufReader<ChildStdout>) {
+fn started(sandbox: &Sandbox) -> (Running, BufReader<ChildStdout>) {
     let mut child = sandbox
         .command(&["train", "jobs.toml", "--json"])
         .stdout(Stdio::piped())
@@ -110,6 +121,7 @@ fn started(sandbox: &Sandbox) -> (Child, BufReader<ChildStdout>) {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let child = Running(child);
     loop {
         let mut line = String::new();
         assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
@@ -123,7 +135,7 @@ fn started(sandbox: &Sandbox) -> (Child, BufReader<ChildStdout>) {
 #[test]
 fn a_second_run_is_told_who_has_the_folder() {
     let sandbox = prepared(1_000_000);
-    let (mut child, _lines) = started(&sandbox);
+    let (child, _lines) = started(&sandbox);
     let metrics = || {
         sandbox
             .read("adapters/one/metrics.jsonl")
@@ -136,17 +148,14 @@ fn a_second_run_is_told_who_has_the_folder() {
         "job one",
         "adapters/one",
         "in use by another run",
-        &child.id().to_string(),
+        &child.0.id().to_string(),
     ]);
     assert_eq!(metrics(), first);
     // Looking is no use.
     sandbox
         .run(&["train", "jobs.toml", "--check"])
         .ended_with(0);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    drop(child);
     // Killed, it holds nothing.
-    let (mut next, _lines) = started(&sandbox);
-    next.kill().unwrap();
-    next.wait().unwrap();
+    drop(started(&sandbox));
 }

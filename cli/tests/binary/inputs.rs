@@ -31,7 +31,7 @@ fn bounded(sandbox: &Sandbox, arguments: &[&str]) -> Ran {
     let ours = sandbox.command(&[]);
     let mut command = Command::new("timeout");
     command
-        .args(["20", env!("CARGO_BIN_EXE_spotmux")])
+        .args(["-s", "KILL", "20", env!("CARGO_BIN_EXE_spotmux")])
         .args(arguments)
         .current_dir(sandbox.path(""));
     for (name, value) in ours.get_envs() {
