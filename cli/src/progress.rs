@@ -30,7 +30,7 @@ impl Progress {
             bar.set_style(style());
             bar.enable_steady_tick(Duration::from_millis(250));
         }
-        bar.set_message(render::harmless(name));
+        bar.set_message(remark::harmless(name));
         let lines = (output.talks() && !output.watched()).then(|| Lines {
             name: name.to_owned(),
             quarters_said: 0,

@@ -4,8 +4,6 @@
 
 use std::io::{self, Write};
 
-use crate::render;
-
 /// Characters of a line that are shown.
 const LINE: usize = 2000;
 /// Of these, how many are of its end.
@@ -17,11 +15,26 @@ const BYTES: usize = 64 << 10;
 
 /// Says a line, or several.
 pub(crate) fn say(text: &str) {
-    let text = format!("{}\n", render::harmless(&short(text)));
+    let text = format!("{}\n", harmless(&short(text)));
     let mut err = io::stderr().lock();
     // Nobody is left to be told that nobody listens.
     let _ = err.write_all(text.as_bytes());
     let _ = err.flush();
+}
+
+/// A text without characters that command a terminal or turn the order of letters: neither what a model writes nor
+/// what a file or a name says is trusted.
+pub(crate) fn harmless(text: &str) -> String {
+    let shown = |c: char| {
+        let breaks = matches!(c, '\u{2028}' | '\u{2029}');
+        let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if breaks || turns || c.is_control() && c != '\n' && c != '\t' {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            c
+        }
+    };
+    text.chars().map(shown).collect()
 }
 
 /// A text cut to what a person reads: long lines lose their middle, long lists their end, and both say so.

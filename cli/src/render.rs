@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
-use crate::remark;
+use crate::remark::{self, harmless};
 
 /// Where results and talk go.
 #[derive(Debug)]
@@ -152,7 +152,7 @@ impl Table {
     /// Adds a row, a cell a column.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows
-            .push(cells.into_iter().map(|cell| one_line(&cell)).collect());
+            .push(cells.into_iter().map(|text| cell(&text)).collect());
     }
 
     /// The table as lines; columns two spaces apart, nothing behind the last one.
@@ -186,22 +186,12 @@ impl Table {
     }
 }
 
-/// A text without characters that command a terminal or turn the order of letters: neither what a model writes nor
-/// what a file or a name says is trusted.
-pub(crate) fn harmless(text: &str) -> String {
-    let shown = |c: char| {
-        let breaks = matches!(c, '\u{2028}' | '\u{2029}');
-        let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if breaks || turns || c.is_control() && c != '\n' && c != '\t' {
-            char::REPLACEMENT_CHARACTER
-        } else {
-            c
-        }
-    };
-    text.chars().map(shown).collect()
+/// Harmless text of one line for a cell of a table or a list of facts, kept to a length.
+fn cell(text: &str) -> String {
+    remark::short(&one_line(text))
 }
 
-/// The same for a place that holds one line.
+/// Harmless text for a place that holds one line.
 fn one_line(text: &str) -> String {
     harmless(text).replace(['\n', '\t'], "\u{fffd}")
 }
@@ -216,7 +206,7 @@ pub(crate) fn facts(pairs: &[(&str, String)]) -> String {
     let longest = pairs.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
     let mut text = String::new();
     for (name, value) in pairs {
-        let (value, space) = (one_line(value), " ".repeat(longest - width(name)));
+        let (value, space) = (cell(value), " ".repeat(longest - width(name)));
         let _ = writeln!(text, "{name}{space}  {value}");
     }
     text

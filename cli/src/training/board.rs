@@ -11,7 +11,7 @@ use super::method;
 use super::prepare::Prepared;
 use crate::clock::Stopwatch;
 use crate::remark;
-use crate::render::{self, Output};
+use crate::render::Output;
 
 /// More jobs than this share one bar.
 const MOST_BARS: usize = 16;
@@ -118,7 +118,7 @@ impl Board {
         let line = shown.note(event);
         if let (Some(line), true) = (line, self.talks) {
             match &self.bars {
-                Some(bars) => drop(bars.println(render::harmless(&line))),
+                Some(bars) => drop(bars.println(remark::harmless(&line))),
                 None => remark::say(&line),
             }
         }

@@ -303,8 +303,7 @@ impl Session {
                 continue;
             }
             let stop = run.progress.note_evaluation(&run.spec.eval, tally.loss);
-            let (accuracy, tokens) = (tally.accuracy(), tally.trained_tokens);
-            let loss = tally.loss;
+            let (loss, accuracy, tokens) = (tally.loss, tally.accuracy(), tally.trained_tokens);
             events.push(Event::Evaluation {
                 job: name.clone(),
                 step,
@@ -333,10 +332,8 @@ impl Session {
             let (step, every) = (run.progress.step, run.spec.checkpoint.every_steps);
             let due = every > 0 && step.is_multiple_of(every) && step < run.total;
             if due && run.standing == Standing::Active {
-                events.push(Event::CheckpointDue {
-                    job: name.clone(),
-                    step,
-                });
+                let job = name.clone();
+                events.push(Event::CheckpointDue { job, step });
             }
         }
     }
