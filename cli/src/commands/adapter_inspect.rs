@@ -44,9 +44,7 @@ pub(crate) fn run(
 ) -> Result<Exit, Failure> {
     let folder = adapter_folder::locate(&args.adapter)?;
     let path = folder.join(files::CONFIG);
-    let text = fs::read_to_string(&path)
-        .with_context(|| path.display().to_string())
-        .or_exit(Exit::BadInput)?;
+    let text = files::read_config(&path).or_exit(Exit::BadInput)?;
     let config = config::read(&text)
         .with_context(|| folder.display().to_string())
         .or_exit(Exit::BadInput)?;

@@ -10,7 +10,7 @@ use shared::job::BackboneFormat;
 use crate::adapter_folder;
 use crate::args::MergeArgs;
 use crate::backbone::{self, Backbone};
-use crate::exit::{Exit, Failure, OrExit};
+use crate::exit::{Exit, Failure};
 use crate::merged_model::Merge;
 use crate::render::{self, Output};
 use crate::settings::Settings;
@@ -53,7 +53,19 @@ pub(crate) fn run(args: &MergeArgs, settings: &Settings, output: &Output) -> Res
         cpu: &cpu,
     };
     let rounding = beside(&args.output, |folder| {
-        merge.write(folder).or_exit(Exit::BadInput)
+        merge.write(folder).map_err(|error| {
+            let system = error.chain().any(|cause| cause.is::<std::io::Error>());
+            let exit = if system {
+                Exit::Internal
+            } else {
+                Exit::BadInput
+            };
+            Failure {
+                exit,
+                error,
+                hints: Vec::new(),
+            }
+        })
     })?;
     let weights = args.output.join("model.safetensors");
     let told = Told {
@@ -93,8 +105,9 @@ fn beside<T>(place: &Path, fill: impl FnOnce(&Path) -> Result<T, Failure>) -> Re
     let folder = tempfile::Builder::new()
         .prefix(".spotmux-merge-")
         .tempdir_in(parent)
-        .map_err(refused)?;
-    let value = fill(folder.path())?;
+        // Its sentence names the folder beside, which says nothing to anyone.
+        .map_err(|error| refused(error.kind().into()))?;
+    let value = fill(folder.path()).map_err(|failure| failure.about(place))?;
     fs::rename(folder.path(), place).map_err(refused)?;
     Ok(value)
 }

@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use data::regular;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ use crate::stage::optim::OptimizerState;
 const VERSION: u32 = 1;
 const STATE: &str = "state.safetensors";
 const MANIFEST: &str = "manifest.json";
+/// Largest manifest read.
+const MAX_MANIFEST_BYTES: u64 = 16 << 20;
 
 /// What a checkpoint belongs to: a resume with another specification, backbone or data is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -208,14 +211,15 @@ fn compare(at: &str, old: &serde_json::Value, new: &serde_json::Value, keys: &mu
 }
 
 fn load_one(path: &Path) -> Result<(Manifest, JobState), String> {
-    let text =
-        fs::read_to_string(path.join(MANIFEST)).map_err(|error| format!("{MANIFEST}: {error}"))?;
+    let text = regular::read_text(&path.join(MANIFEST), MAX_MANIFEST_BYTES)
+        .map_err(|error| format!("{MANIFEST}: {error}"))?;
     let manifest: Manifest =
         serde_json::from_str(&text).map_err(|error| format!("{MANIFEST}: {error}"))?;
     if manifest.version != VERSION {
         return Err(format!("version {} is not {VERSION}", manifest.version));
     }
-    let bytes = fs::read(path.join(STATE)).map_err(|error| format!("{STATE}: {error}"))?;
+    let bytes = regular::read(&path.join(STATE), manifest.bytes)
+        .map_err(|error| format!("{STATE}: {error}; the manifest says {}", manifest.bytes))?;
     if bytes.len() as u64 != manifest.bytes {
         return Err(format!(
             "{STATE} has {} bytes, the manifest says {}",

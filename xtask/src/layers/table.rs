@@ -159,6 +159,10 @@ pub const PURE: &[&str] = &[
 pub const SHELL: &[(&str, &str)] = &[
     ("data/src/job_data.rs", "opens the files a job names"),
     (
+        "data/src/regular.rs",
+        "opens files of users, for every crate above",
+    ),
+    (
         "gpu-actor/src/peft/files.rs",
         "writes and reads adapter folders",
     ),
