@@ -61,6 +61,20 @@ pub enum TokenizerError {
         /// What the library said.
         reason: String,
     },
+    /// The model has no row for a token.
+    #[error(
+        "token {token:?} has id {id}, but the model's embedding has {vocabulary} rows (ids 0 to {}): \
+         it was added to the tokenizer and not to the model",
+        .vocabulary.saturating_sub(1)
+    )]
+    Beyond {
+        /// The token.
+        token: String,
+        /// Its id.
+        id: u32,
+        /// Rows of the model's embedding.
+        vocabulary: usize,
+    },
     /// The library refused a list of ids.
     #[error("{count} token ids cannot be decoded: {reason}")]
     Decode {
@@ -256,6 +270,21 @@ impl Tokenizer {
                 count: ids.len(),
                 reason: error.to_string(),
             })
+    }
+
+    /// The ids again, when a model of a `vocabulary` of so many has a row for each.
+    ///
+    /// # Errors
+    /// [`TokenizerError::Beyond`] with the first that lies beyond.
+    pub fn within(&self, ids: Vec<u32>, vocabulary: usize) -> Result<Vec<u32>, TokenizerError> {
+        match ids.iter().find(|&&id| id as usize >= vocabulary) {
+            None => Ok(ids),
+            Some(&id) => Err(TokenizerError::Beyond {
+                token: self.id_to_token(id).unwrap_or_default(),
+                id,
+                vocabulary,
+            }),
+        }
     }
 
     /// Starts decoding ids one at a time.

@@ -8,6 +8,8 @@ use tokenizers::ModelWrapper;
 use super::{SpecialIds, Tokenizer, TokenizerError};
 
 const TOKENIZER: &str = "tokenizer.json";
+/// Labels are 32-bit integers with a sign.
+const LARGEST_VOCABULARY: usize = 1 << 31;
 const CONFIG: &str = "tokenizer_config.json";
 
 pub(super) fn build(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, TokenizerError> {
@@ -28,6 +30,13 @@ pub(super) fn build(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Tokenizer
         .into_values()
         .max()
         .map_or(0, |largest| largest as usize + 1);
+    if vocab_size > LARGEST_VOCABULARY {
+        let id = vocab_size - 1;
+        return Err(inconsistent(format!(
+            "the largest token id is {id}; ids end at {}",
+            LARGEST_VOCABULARY - 1
+        )));
+    }
     Ok(Tokenizer::assemble(
         inner,
         special,
@@ -183,6 +192,16 @@ mod tests {
         let cut = &byte_tokenizer_json()[..500];
         assert!(build(cut.as_bytes(), None).is_err());
         assert!(build(b"\xFF", None).is_err());
+    }
+
+    #[test]
+    fn an_id_that_no_label_holds_is_refused() {
+        let error = with(
+            |file| file["model"]["vocab"]["far"] = json!(4_294_967_295_u32),
+            &json!({}),
+        )
+        .unwrap_err();
+        assert!(error.to_string().contains("4294967295"), "{error}");
     }
 
     #[test]

@@ -138,6 +138,7 @@ pub fn prepare(
         around.folder,
         spec.seed,
         context,
+        shape.vocab,
         around.tokenizer,
         around.template,
     )
@@ -194,10 +195,12 @@ fn first_values(
     }
     let tokens = match &spec.adapter {
         AdapterSpec::Prompt(prompt) => match &prompt.init_text {
-            Some(text) => around
-                .tokenizer
-                .encode(text, Special::Plain)
-                .map_err(|source| PrepareError::InitText { job: job(), source })?,
+            Some(text) => {
+                let vocabulary = around.model.shape.vocab;
+                let ids = around.tokenizer.encode(text, Special::Plain);
+                ids.and_then(|ids| around.tokenizer.within(ids, vocabulary))
+                    .map_err(|source| PrepareError::InitText { job: job(), source })?
+            }
             None => Vec::new(),
         },
         _ => Vec::new(),
