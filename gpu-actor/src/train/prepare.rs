@@ -152,19 +152,17 @@ pub fn prepare(
         data: data_hash(&data),
     };
     let found = match checkpoints {
-        Some(folder) => store::newest(folder, &identity)
-            .map_err(|source| PrepareError::Checkpoint { job: job(), source })?,
+        Some(folder) => Some(
+            store::newest(folder, &identity)
+                .map_err(|source| PrepareError::Checkpoint { job: job(), source })?,
+        ),
         None => None,
     };
-    let (state, skipped) = match found {
-        Some(found) => {
-            let tell = |(path, reason): &(std::path::PathBuf, String)| {
-                format!("{}: {reason}", path.display())
-            };
-            (Some(found.state), found.skipped.iter().map(tell).collect())
-        }
-        None => (None, Vec::new()),
-    };
+    let (state, skipped) = found.map_or((None, Vec::new()), |found| (found.state, found.skipped));
+    let skipped = skipped
+        .iter()
+        .map(|(path, reason)| format!("{}: {reason}", path.display()))
+        .collect();
     let values = first_values(spec, around, &layout)?;
     Ok(Prepared {
         spec: spec.clone(),

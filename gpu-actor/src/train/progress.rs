@@ -9,6 +9,7 @@ use shared::job::{EvalSpec, JobSpec, TrainSpec};
 
 /// A job's place in its life.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Progress {
     /// Optimizer steps taken.
     pub step: u64,
