@@ -5,7 +5,7 @@ use std::str::FromStr;
 use serde_json::Value;
 use tokenizers::ModelWrapper;
 
-use super::{SpecialIds, Tokenizer, TokenizerError};
+use super::{SpecialIds, Tokenizer, TokenizerError, parts, unwinding};
 
 const TOKENIZER: &str = "tokenizer.json";
 /// Labels are 32-bit integers with a sign.
@@ -14,9 +14,12 @@ const CONFIG: &str = "tokenizer_config.json";
 
 pub(super) fn build(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, TokenizerError> {
     let text = std::str::from_utf8(tokenizer).map_err(|error| not_readable(TOKENIZER, &error))?;
-    check_model(&serde_json::from_str(text).map_err(|error| not_readable(TOKENIZER, &error))?)?;
-    let inner =
-        tokenizers::Tokenizer::from_str(text).map_err(|error| not_readable(TOKENIZER, &error))?;
+    let file = serde_json::from_str(text).map_err(|error| not_readable(TOKENIZER, &error))?;
+    check_model(&file)?;
+    parts::check(&file)?;
+    let inner = unwinding(|| tokenizers::Tokenizer::from_str(text))
+        .map_err(|reason| not_readable(TOKENIZER, &reason))?
+        .map_err(|error| not_readable(TOKENIZER, &error))?;
     refuse_dropout(&inner)?;
     let config: Value = match config {
         Some(bytes) => {
@@ -125,7 +128,7 @@ fn special_ids(
 
 /// The token that the file's own post-processing would put in front of a text.
 fn first_added(inner: &tokenizers::Tokenizer) -> Option<u32> {
-    let encoding = inner.encode_fast("", true).ok()?;
+    let encoding = unwinding(|| inner.encode_fast("", true)).ok()?.ok()?;
     encoding.get_ids().first().copied()
 }
 
@@ -202,6 +205,26 @@ mod tests {
         )
         .unwrap_err();
         assert!(error.to_string().contains("4294967295"), "{error}");
+    }
+
+    /// The regular expression gives up on this text, and the library panics then.
+    #[test]
+    fn a_pattern_that_gives_up_is_an_error() {
+        let tokenizer = with(
+            |file| {
+                file["pre_tokenizer"] = json!({
+                    "type": "Split", "pattern": {"Regex": "(a|aa)+$"}, "behavior": "Isolated", "invert": false,
+                });
+            },
+            &json!({}),
+        )
+        .unwrap();
+        let text = format!("{}b", "a".repeat(60));
+        let error = tokenizer.encode(&text, Special::Plain).unwrap_err();
+        assert!(
+            matches!(&error, TokenizerError::Encode { bytes: 61, reason } if reason.contains("gave up")),
+            "{error}"
+        );
     }
 
     #[test]
