@@ -65,6 +65,8 @@ pub enum Code {
     MaskUndefined,
     /// The tokenizer failed on the sample.
     TokenizerFailed,
+    /// The sample holds a token that the model has no row for.
+    TokenBeyondModel,
     /// A sample longer than the limit.
     TooLong,
     /// The asked length is more than the model can.

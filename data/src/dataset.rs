@@ -23,6 +23,8 @@ pub struct Options {
     pub max_length: Option<usize>,
     /// Longest row that the model and the adapter can take.
     pub context: usize,
+    /// Rows of the model's embedding: a token from there on cannot be trained. Absent: there is no model.
+    pub vocabulary: Option<usize>,
     /// What happens to a longer one.
     pub overlong: Overlong,
     /// Whether prompts and user turns count in the loss too.
@@ -36,12 +38,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// The options of a job on a model whose longest row is `context` tokens.
+    /// The options of a job on a model whose longest row is `context` tokens, of a `vocabulary` of so many.
     #[must_use]
-    pub fn of(spec: &DataSpec, context: usize) -> Self {
+    pub fn of(spec: &DataSpec, context: usize, vocabulary: Option<usize>) -> Self {
         Self {
             max_length: spec.max_length,
             context,
+            vocabulary,
             overlong: spec.overlong,
             train_on_inputs: spec.train_on_inputs,
             max_dropped: spec.max_dropped,

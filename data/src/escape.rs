@@ -4,6 +4,7 @@
 //! own tokens must. So a character that occurs nowhere else is put inside each such spelling before rendering; the
 //! tokenizer then cuts out the template's tokens, drops the character, and reads the rest as plain text.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use crate::message::Message;
@@ -54,13 +55,12 @@ pub(crate) fn count(tokenizer: &Tokenizer, messages: &[Message]) -> usize {
         .sum()
 }
 
-/// Characters that occur in none of the texts, `N` of them.
-pub(crate) fn unused_characters<const N: usize>(texts: &[&str]) -> [char; N] {
-    let mut free = PRIVATE.filter(|&c| !texts.iter().any(|text| text.contains(c)));
-    std::array::from_fn(|_| {
-        free.next()
-            .expect("65,534 characters are not all used by texts below the line limit")
-    })
+/// Characters that occur in none of the texts, `N` of them; nothing when the texts use too many.
+pub(crate) fn unused_characters<const N: usize>(texts: &[&str]) -> Option<[char; N]> {
+    let characters = texts.iter().flat_map(|text| text.chars());
+    let used: BTreeSet<char> = characters.filter(|c| PRIVATE.contains(c)).collect();
+    let free: Vec<char> = PRIVATE.filter(|c| !used.contains(c)).take(N).collect();
+    free.try_into().ok()
 }
 
 /// Breaking one spelling can uncover another that overlapped it, so it repeats; each round adds characters that no
@@ -109,7 +109,13 @@ mod tests {
 
     #[test]
     fn unused_characters_avoid_the_texts() {
-        let [first, second] = unused_characters(&["\u{100000}", "x\u{100002}"]);
-        assert_eq!((first, second), ('\u{100001}', '\u{100003}'));
+        let found = unused_characters(&["\u{100000}", "x\u{100002}"]);
+        assert_eq!(found, Some(['\u{100001}', '\u{100003}']));
+        let all: String = PRIVATE.skip(2).collect();
+        assert_eq!(
+            unused_characters(&[&all]),
+            Some(['\u{100000}', '\u{100001}'])
+        );
+        assert_eq!(unused_characters::<3>(&[&all]), None);
     }
 }

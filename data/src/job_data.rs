@@ -29,7 +29,7 @@ pub struct JobData {
 
 impl JobData {
     /// Reads the files of `spec`, which are relative to `folder`. `seed` is the job's: it decides which rows are held
-    /// out. `context` is the longest row that model and adapter take.
+    /// out. `context` is the longest row that model and adapter take, `vocabulary` the rows of the model's embedding.
     ///
     /// # Errors
     /// When a file cannot be read or has problems.
@@ -38,10 +38,11 @@ impl JobData {
         folder: &Path,
         seed: u64,
         context: usize,
+        vocabulary: usize,
         tokenizer: &Tokenizer,
         template: &Template,
     ) -> Result<Self, LoadError> {
-        let options = Options::of(spec, context);
+        let options = Options::of(spec, context, Some(vocabulary));
         let open = |file: &str| open(&folder.join(file), &options, tokenizer, template);
         let Dataset { rows, report } = open(&spec.train)?;
         match &spec.eval {
@@ -119,7 +120,7 @@ mod tests {
     fn load(spec: &DataSpec, folder: &Path, seed: u64) -> Result<JobData, LoadError> {
         let tokenizer = Tokenizer::bytes();
         let template = Template::choose(None, &tokenizer, None).unwrap();
-        JobData::load(spec, folder, seed, 100, &tokenizer, &template)
+        JobData::load(spec, folder, seed, 100, 259, &tokenizer, &template)
     }
 
     fn texts(folder: &Path, name: &str, range: std::ops::Range<u32>) {

@@ -36,6 +36,11 @@ pub enum MaskError {
         /// Index of the message.
         turn: usize,
     },
+    /// The messages use up the characters that mark places in them.
+    #[error(
+        "the conversation holds nearly all private-use characters U+100000 to U+10FFFD; three must be free to mark places in it"
+    )]
+    NoMark,
     /// Generation blocks and assistant turns do not correspond.
     #[error(
         "the chat template marks {blocks} generation blocks for {turns} assistant messages; they must be as many"
@@ -80,7 +85,7 @@ impl Encoder<'_> {
     /// # Errors
     /// When template or tokenizer fail.
     pub fn prompt(&self, messages: &[Message]) -> Result<Vec<u32>, MaskError> {
-        let text = Rendering::new(self, messages);
+        let text = Rendering::new(self, messages)?;
         let ask = Ask {
             generation_prompt: true,
             marks: None,
@@ -94,7 +99,7 @@ impl Encoder<'_> {
     /// # Errors
     /// When template or tokenizer fail, or the template does not let turns be told apart.
     pub fn chat(&self, messages: &[Message]) -> Result<Labelled, MaskError> {
-        let text = Rendering::new(self, messages);
+        let text = Rendering::new(self, messages)?;
         let whole = self.template.render_values(&text.values, Ask::default())?;
         let pieces = text.pieces(&whole)?;
         let chosen: Vec<usize> = (0..messages.len())

@@ -5,11 +5,13 @@
 //! `strftime_now` tells the time that is given. Without one, templates that ask whether it exists fall back to the
 //! fixed date in their text, and those that do not ask get 2024-07-26: so training does not depend on the day.
 //!
-//! A template runs with a budget of instructions and of output bytes. Templates come from the model, never from a
+//! A template runs with a budget of instructions, of output bytes and of intermediate values ([`budget`]). Templates come from the model, never from a
 //! request.
 
+mod budget;
 mod clock;
 mod generation;
+mod guard;
 mod json;
 mod output;
 mod source;
@@ -153,10 +155,12 @@ impl Template {
             });
         }
         let source = source::rewrite(source);
+        let guarded =
+            guard::guard(&source.text).map_err(|reason| TemplateError::Compile { reason })?;
         let now = now.or_else(|| source.needs_date.then_some(FIXED_DATE));
         let mut environment = environment(now);
         environment
-            .add_template_owned("chat", source.text)
+            .add_template_owned("chat", guarded)
             .map_err(|error| TemplateError::Compile {
                 reason: describe(&error),
             })?;
@@ -219,6 +223,7 @@ impl Template {
                     add_generation_prompt => ask.generation_prompt,
                     tools => (), documents => (),
                     spotmux_generation_marks => marks,
+                    spotmux_input => size,
                     ..Value::from_serialize(&self.tokens)
                 },
                 &mut output,
@@ -262,9 +267,8 @@ fn environment(now: Option<i64>) -> Environment<'static> {
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.set_fuel(Some(FUEL));
-    environment.add_filter("tojson", json::to_json);
+    budget::keep(&mut environment);
     environment.add_filter(generation::FILTER, generation::mark);
     environment.add_function("raise_exception", raise);
     if let Some(now) = now {
@@ -292,9 +296,19 @@ fn sort(error: minijinja::Error) -> TemplateError {
                 reason: reason.clone(),
             };
         }
+        if let Some(budget::Exceeded(reason)) = current.downcast_ref() {
+            return TemplateError::Budget {
+                reason: reason.clone(),
+            };
+        }
         cause = current.source();
     }
     match error.kind() {
+        ErrorKind::InvalidOperation if error.detail() == Some("recursion limit exceeded") => {
+            TemplateError::Budget {
+                reason: "calls within too many calls".to_owned(),
+            }
+        }
         ErrorKind::OutOfFuel => TemplateError::Budget {
             reason: format!("more than {FUEL} instructions"),
         },

@@ -8,8 +8,11 @@ mod bytes;
 mod export;
 mod gguf;
 mod json;
+mod parts;
 mod special;
 mod stream;
+
+use std::panic::{self, AssertUnwindSafe};
 
 use tokenizers::{
     AddedVocabulary, Model, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer,
@@ -60,6 +63,20 @@ pub enum TokenizerError {
         bytes: usize,
         /// What the library said.
         reason: String,
+    },
+    /// The model has no row for a token.
+    #[error(
+        "token {token:?} has id {id}, but the model's embedding has {vocabulary} rows (ids 0 to {}): \
+         it was added to the tokenizer and not to the model",
+        .vocabulary.saturating_sub(1)
+    )]
+    Beyond {
+        /// The token.
+        token: String,
+        /// Its id.
+        id: u32,
+        /// Rows of the model's embedding.
+        vocabulary: usize,
     },
     /// The library refused a list of ids.
     #[error("{count} token ids cannot be decoded: {reason}")]
@@ -158,11 +175,8 @@ impl Tokenizer {
     /// # Errors
     /// When the library refuses the text.
     pub fn encode(&self, text: &str, special: Special) -> Result<Vec<u32>, TokenizerError> {
-        Ok(self
-            .finish(self.split(text, special), OffsetType::None, text.len())?
-            .into_iter()
-            .map(|piece| piece.id)
-            .collect())
+        let pieces = self.cut(text, special, None, OffsetType::None)?;
+        Ok(pieces.into_iter().map(|piece| piece.id).collect())
     }
 
     /// Token ids of text that no template wraps: as [`Self::encode`], after the start token where the model wants one.
@@ -189,7 +203,7 @@ impl Tokenizer {
         text: &str,
         special: Special,
     ) -> Result<Vec<Piece>, TokenizerError> {
-        self.finish(self.split(text, special), OffsetType::Byte, text.len())
+        self.cut(text, special, None, OffsetType::Byte)
     }
 
     /// As [`Self::pieces`] with special tokens parsed, but `hidden` characters only keep a special token from being
@@ -199,16 +213,32 @@ impl Tokenizer {
         text: &str,
         hidden: char,
     ) -> Result<Vec<Piece>, TokenizerError> {
-        let mut split = self.split(text, Special::Parse);
-        split
-            .normalize(|part| {
-                if part.get().contains(hidden) {
-                    part.filter(|c| c != hidden);
-                }
-                Ok(())
-            })
-            .map_err(|error| encode_error(text.len(), &error))?;
-        self.finish(split, OffsetType::Byte, text.len())
+        self.cut(text, Special::Parse, Some(hidden), OffsetType::Byte)
+    }
+
+    /// Tokens of a text. A pattern of the tokenizer's own can make the library panic: that is an error here.
+    fn cut(
+        &self,
+        text: &str,
+        special: Special,
+        hidden: Option<char>,
+        offsets: OffsetType,
+    ) -> Result<Vec<Piece>, TokenizerError> {
+        unwinding(|| {
+            let mut split = self.split(text, special);
+            if let Some(hidden) = hidden {
+                split
+                    .normalize(|part| {
+                        if part.get().contains(hidden) {
+                            part.filter(|c| c != hidden);
+                        }
+                        Ok(())
+                    })
+                    .map_err(|error| encode_error(text.len(), &error))?;
+            }
+            self.finish(split, offsets, text.len())
+        })
+        .unwrap_or_else(|reason| Err(encode_error(text.len(), &reason)))
     }
 
     /// Cuts added tokens out of the text and normalises the rest.
@@ -250,12 +280,27 @@ impl Tokenizer {
     /// # Errors
     /// When the library refuses the ids.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
-        self.inner
-            .decode(ids, skip_special)
-            .map_err(|error| TokenizerError::Decode {
+        unwinding(|| self.inner.decode(ids, skip_special))
+            .and_then(|decoded| decoded.map_err(|error| error.to_string()))
+            .map_err(|reason| TokenizerError::Decode {
                 count: ids.len(),
-                reason: error.to_string(),
+                reason,
             })
+    }
+
+    /// The ids again, when a model of a `vocabulary` of so many has a row for each.
+    ///
+    /// # Errors
+    /// [`TokenizerError::Beyond`] with the first that lies beyond.
+    pub fn within(&self, ids: Vec<u32>, vocabulary: usize) -> Result<Vec<u32>, TokenizerError> {
+        match ids.iter().find(|&&id| id as usize >= vocabulary) {
+            None => Ok(ids),
+            Some(&id) => Err(TokenizerError::Beyond {
+                token: self.id_to_token(id).unwrap_or_default(),
+                id,
+                vocabulary,
+            }),
+        }
     }
 
     /// Starts decoding ids one at a time.
@@ -346,6 +391,18 @@ impl Tokenizer {
             .as_ref()
             .is_some_and(|missing| text.bytes().any(|byte| missing[usize::from(byte)]))
     }
+}
+
+/// Runs a call of the library; a panic in it becomes its message.
+fn unwinding<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    panic::catch_unwind(AssertUnwindSafe(call)).map_err(|payload| {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+        format!(
+            "the tokenizer library gave up: {}",
+            text.unwrap_or("no reason told")
+        )
+    })
 }
 
 fn encode_error(bytes: usize, error: &dyn std::fmt::Display) -> TokenizerError {

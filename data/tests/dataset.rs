@@ -387,3 +387,41 @@ fn load_gives_all_problems_as_one_error() {
         *report
     );
 }
+
+/// Tokens are added to a tokenizer without a row in the model's embedding: only a sample that holds one is wrong.
+#[test]
+fn a_token_beyond_the_model_is_named_with_its_line() {
+    let of = |vocabulary| {
+        let vocabulary = Some(vocabulary);
+        let options = Options {
+            vocabulary,
+            ..options()
+        };
+        check(CHAT, &options).report
+    };
+    assert!(of(259).errors.is_empty());
+    let report = of(258);
+    let [problem] = report.errors.listed.as_slice() else {
+        panic!("{:?}", report.errors);
+    };
+    assert_eq!((problem.code, problem.line), (Code::TokenBeyondModel, 1));
+    for words in ["\"<|im_end|>\"", "id 258", "258 rows"] {
+        assert!(problem.message.contains(words), "{problem}");
+    }
+}
+
+/// Three private-use characters mark places in a conversation; a line that holds all of them leaves none.
+#[test]
+fn a_line_of_all_private_characters_is_an_error_of_that_line() {
+    let all: String = ('\u{100000}'..='\u{10FFFD}').collect();
+    let record = CHAT.replace("\"q\"", &format!("\"{all}\""));
+    let options = Options {
+        max_line_bytes: 1 << 20,
+        ..options()
+    };
+    let errors = check(format!("{CHAT}\n{record}"), &options).report.errors;
+    assert_eq!(errors.listed.len(), 1);
+    let problem = &errors.listed[0];
+    assert_eq!((problem.code, problem.line), (Code::Unsupported, 2));
+    assert!(problem.message.contains("private-use"), "{problem}");
+}

@@ -236,7 +236,8 @@ fn budgets_end_a_template_that_does_not() {
         matches!(result, Err(TemplateError::Budget { .. })),
         "{result:?}"
     );
-    let wordy = "{% for a in range(9999) %}{{ 'x' * 9999 }}{% endfor %}";
+    let wordy =
+        "{% for a in range(9999) %}{{ 'x' * 128 }}{{ 'x' * 128 }}{{ 'x' * 128 }}{% endfor %}";
     let result = compiled(wordy, &tokenizer).render(&messages, false);
     assert!(
         matches!(result, Err(TemplateError::Budget { .. })),
@@ -277,4 +278,57 @@ fn the_date_is_the_given_one_or_the_templates_own() {
         unasked.render(&[Message::user("x")], false).unwrap(),
         "2024-07-26"
     );
+}
+
+/// Each of these took all memory before an instruction budget could end it.
+#[test]
+fn values_that_grow_in_a_template_end_by_the_budget() {
+    let attacks = [
+        "{% set ns=namespace(x='aaaaaaaaaa') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+        "{% set ns=namespace(x='a') %}{% for i in range(60) %}{% set ns.x = ns.x.replace('a', 'aaaaaaaaaaaaaaaa') %}{% endfor %}",
+        "{% set ns=namespace(x='a') %}{% for i in range(60) %}{% set ns.x = ns.x|replace('a', 'aaaaaaaaaaaaaaaa') %}{% endfor %}",
+        "{{ 'a\nb'|indent(10000000000) }}",
+        "{{ 'a\nb'|indent(width=10000000000) }}",
+        "{% macro f(x) %}{{ f(x + x) }}{% endmacro %}{{ f('aaaaaaaaaa') }}",
+        "{% for a in ['aaaaaaaa'] recursive %}{{ loop([a + a + a]) }}{% endfor %}",
+        "{% set x %}{% for i in range(100000) %}{{ 'a' * 128 }}{{ 'b' * 128 }}{{ 'c' * 128 }}{{ 'd' * 128 }}{{ 'd' * 128 }}{{ 'd' * 128 }}{% endfor %}{% endset %}",
+        "{% set ns=namespace(l=['aaaaaaaa']) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l }}",
+        "{% set ns=namespace(l=['a']) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}{{ ns.l|join(',') }}",
+        "{{ '{:>1000000000}'.format('a') }}",
+        "{{ '%1000000000d'|format(1) }}",
+        "{% set ns=namespace() %}{% set ns.x = [ns] %}{% set ns.y = ns %}{{ ns }}",
+        "{% set ns=namespace() %}{% set ns.x = [ns] %}{% set y = ns ~ '' %}",
+        "{% set ns=namespace() %}{% set ns.x = ns %}{% set y = ns ~ '' %}",
+        "{% set a=namespace() %}{% set b=namespace(x=a) %}{% set a.x = b %}{% set y = a ~ '' %}",
+        "{% set ns=namespace(x='aaaaaaaaaa') %}{% for i in range(60) %}{% set ns.x %}{{ ns.x }}{{ ns.x }}{% endset %}{% endfor %}",
+        "{% set x = 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' %}{% for i in range(60) %}{% set x = x ~ i %}{{ range(100000)|join(x) }}{% endfor %}",
+    ];
+    let messages = [Message::user("q")];
+    for source in attacks {
+        let started = std::time::Instant::now();
+        let error = compiled(source, &Tokenizer::bytes())
+            .render(&messages, false)
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("exceeds its budget"),
+            "{source}: {error}"
+        );
+        assert!(started.elapsed().as_secs() < 10, "{source}");
+    }
+}
+
+#[test]
+fn long_conversations_are_within_the_budget() {
+    let messages: Vec<Message> = (0..2000)
+        .map(|at| match at % 2 {
+            0 => Message::user("a question of some length ".repeat(20)),
+            _ => Message::assistant("an answer of some length ".repeat(20)),
+        })
+        .collect();
+    for name in families().iter().map(|family| family.name.as_str()) {
+        match family(name).render(&messages, true) {
+            Err(TemplateError::Budget { reason }) => panic!("{name}: {reason}"),
+            Ok(_) | Err(_) => {}
+        }
+    }
 }

@@ -6,6 +6,8 @@
 mod adapter;
 mod check;
 mod file;
+mod limits;
+mod remarks;
 mod schedule;
 
 pub use adapter::{
@@ -14,6 +16,7 @@ pub use adapter::{
 };
 pub use check::Problem;
 pub use file::{BackboneFormat, EngineSpec, JobFile, JobFileError};
+pub use limits::MAX_TOKENS_PER_PASS;
 pub use schedule::{ScheduleKind, ScheduleSpec};
 
 use serde::{Deserialize, Serialize};
@@ -104,8 +107,9 @@ pub enum Overlong {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainSpec {
-    /// Passes over the data; ignored when `steps` is given.
-    pub epochs: f64,
+    /// Passes over the data; absent, and without `steps`: one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<f64>,
     /// Optimizer steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
@@ -117,10 +121,18 @@ pub struct TrainSpec {
     pub shuffle: bool,
 }
 
+impl TrainSpec {
+    /// Passes over the data, resolved; of no meaning when `steps` is given.
+    #[must_use]
+    pub fn epochs(&self) -> f64 {
+        self.epochs.unwrap_or(1.0)
+    }
+}
+
 impl Default for TrainSpec {
     fn default() -> Self {
         Self {
-            epochs: 1.0,
+            epochs: None,
             steps: None,
             batch_size: 4,
             accumulation: 1,

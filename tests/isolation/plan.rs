@@ -42,7 +42,7 @@ pub(crate) fn plain(name: &str, adapter: AdapterSpec) -> Plan {
             max_dropped: 0.0,
         },
         train: TrainSpec {
-            epochs: 1.0,
+            epochs: None,
             steps: Some(4),
             batch_size: 2,
             accumulation: 1,
@@ -91,7 +91,7 @@ pub(crate) fn any_plan() -> impl Strategy<Value = Plan> {
             let mut plan = plain("unnamed", adapter);
             plan.spec.seed = seed;
             plan.spec.train = TrainSpec {
-                epochs: 1.0,
+                epochs: None,
                 steps: Some(steps),
                 batch_size,
                 accumulation,

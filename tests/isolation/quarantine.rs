@@ -5,7 +5,7 @@
 use gpu_actor::train::event::Event;
 use gpu_actor::train::session::{Standing, layout_of};
 use proptest::prelude::*;
-use shared::job::{AdapterSpec, LoraSpec, OptimizerKind, Targets};
+use shared::job::{AdapterSpec, BitFitSpec, LoraSpec, OptimizerKind, Targets};
 use system_tests::methods;
 
 use crate::cases;
@@ -97,4 +97,23 @@ fn the_last_good_state_is_the_one_before_the_bad_step() {
         }
         before = after;
     }
+}
+
+/// Values that a step broke are no state to go on from.
+#[test]
+fn broken_values_are_never_saved() {
+    let model = tiny::llama();
+    let bias = BitFitSpec {
+        targets: Targets::Group("attention".into()),
+    };
+    let mut plan = diverging("broken", AdapterSpec::BitFit(bias));
+    plan.spec.optimizer.learning_rate = 1e300;
+    let mut session = Manner::new(1, 300).session(&model);
+    admit(&mut session, &model, &plan, None);
+    let events = session.round();
+    let [.., Event::Quarantined { reason, .. }] = events.as_slice() else {
+        panic!("{events:?}");
+    };
+    assert!(reason.contains("new value"), "{reason}");
+    assert_eq!(session.state(&plan.spec.name), None);
 }

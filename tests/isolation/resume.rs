@@ -1,6 +1,6 @@
 //! A job that goes on from a checkpoint, in another session with other neighbours, ends with the same bits.
 
-use gpu_actor::train::session::Standing;
+use gpu_actor::train::session::{JobState, Standing, layout_of};
 use gpu_actor::train::store::{self, Identity};
 use proptest::prelude::*;
 
@@ -40,7 +40,7 @@ proptest! {
         store::save(folder.path(), &identity, &session.state(name).unwrap()).unwrap();
         drop(session);
 
-        let state = store::newest(folder.path(), &identity).unwrap().unwrap().state;
+        let state = store::newest(folder.path(), &identity).unwrap().state.unwrap();
         let mut session = Manner::new(2, 300).session(&model);
         for neighbour in &plans[1..] {
             admit(&mut session, &model, neighbour, None);
@@ -122,4 +122,48 @@ fn an_evaluation_is_told_before_the_checkpoint_that_counts_it() {
             .count();
     }
     assert_eq!(due, 8, "one a step and job");
+}
+
+/// A checkpoint that another program made up: each part must be of this job before a step is taken.
+#[test]
+fn a_state_of_another_job_is_refused_in_words() {
+    let model = tiny::llama();
+    let bias = BitFitSpec {
+        targets: Targets::Group("attention".into()),
+    };
+    let plan = plain("one", AdapterSpec::BitFit(bias));
+    let manner = Manner::new(1, 300);
+    let sound = alone(&model, &plan, &manner).state;
+    type Change = fn(&mut JobState);
+    let changes: [(Change, &str); 5] = [
+        (|state| state.values.truncate(1), "values"),
+        (|state| state.optimizer.first.truncate(1), "moments"),
+        (|state| state.optimizer.second.push(0.0), "moments"),
+        (|state| state.optimizer.step += 1, "its optimizer took"),
+        (
+            |state| {
+                state.optimizer.step += 1_000_000;
+                state.progress.step += 1_000_000;
+            },
+            "the job has",
+        ),
+    ];
+    for (change, words) in changes {
+        let mut state = sound.clone();
+        change(&mut state);
+        let layout = layout_of(&plan.spec.adapter, &model, plan.spec.seed);
+        let values = plan.values(&layout, &model);
+        let rows = plan.rows(model.shape.vocab);
+        let mut session = manner.session(&model);
+        let refused = session.admit(
+            plan.spec.clone(),
+            layout,
+            values,
+            rows,
+            Vec::new(),
+            Some(state),
+        );
+        let problem = refused.unwrap_err();
+        assert!(problem.contains(words), "{problem}");
+    }
 }

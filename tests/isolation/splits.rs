@@ -20,7 +20,7 @@ fn sixteen_by_one_four_by_four_and_one_by_sixteen_are_the_same_update() {
         let mut expected = None;
         for (batch_size, accumulation) in [(16, 1), (4, 4), (1, 16), (8, 2)] {
             plan.spec.train = TrainSpec {
-                epochs: 1.0,
+                epochs: None,
                 // The second step is the epoch's last and smaller one: it is taken too.
                 steps: Some(2),
                 batch_size,
@@ -47,7 +47,7 @@ fn the_partial_window_at_the_end_of_an_epoch_is_applied() {
     plan.lengths = (0..19).map(|i| 2 + 37 * i % 101).collect();
     plan.spec.optimizer.kind = OptimizerKind::Sgd;
     plan.spec.train = TrainSpec {
-        epochs: 1.0,
+        epochs: None,
         steps: None,
         batch_size: 4,
         accumulation: 4,

@@ -42,8 +42,8 @@ struct ShownRow {
 
 /// Runs the command.
 pub(crate) fn run(args: &CheckArgs, settings: &Settings, output: &Output) -> Result<Exit, Failure> {
-    let (language, context) = language(args, settings)?;
-    let options = options(args, context)?;
+    let (language, context, vocabulary) = language(args, settings)?;
+    let options = options(args, context, vocabulary)?;
     let file = regular::open(&args.file)
         .with_context(|| format!("cannot read {}", args.file.display()))
         .or_exit(Exit::BadInput)?;
@@ -101,19 +101,27 @@ fn suggest(args: &CheckArgs, output: &Output) {
     }
 }
 
-fn language(args: &CheckArgs, settings: &Settings) -> Result<(Language, usize), Failure> {
+/// The language of the model, its longest row and the rows of its embedding.
+type Read = (Language, usize, Option<usize>);
+
+fn language(args: &CheckArgs, settings: &Settings) -> Result<Read, Failure> {
     let template = args.template.as_deref();
     let Some(name) = &args.model else {
-        return Ok((Language::bytes(template)?, CONTEXT_WITHOUT_MODEL));
+        return Ok((Language::bytes(template)?, CONTEXT_WITHOUT_MODEL, None));
     };
     let model = backbone::as_shipped(settings, name)?;
     Ok((
         Language::of(&model.tokenizer, template)?,
         model.shape.max_positions,
+        Some(model.shape.vocab),
     ))
 }
 
-fn options(args: &CheckArgs, context: usize) -> Result<Options, Failure> {
+fn options(
+    args: &CheckArgs,
+    context: usize,
+    vocabulary: Option<usize>,
+) -> Result<Options, Failure> {
     if !(0.0..=1.0).contains(&args.max_dropped) {
         let message = format!("--max-dropped {} is outside 0 to 1", args.max_dropped);
         return Err(Failure::new(Exit::Usage, message));
@@ -131,7 +139,7 @@ fn options(args: &CheckArgs, context: usize) -> Result<Options, Failure> {
         train_on_inputs: args.train_on_inputs,
         max_dropped: args.max_dropped,
     };
-    Ok(Options::of(&spec, context))
+    Ok(Options::of(&spec, context, vocabulary))
 }
 
 fn shown(language: &Language, rows: &[TokenRow], count: usize) -> Result<Vec<ShownRow>, Failure> {

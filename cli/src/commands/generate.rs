@@ -72,6 +72,11 @@ pub(crate) fn run(
         let messages: Vec<Message> = system.chain([Message::user(prompt)]).collect();
         language.chat_prompt(&messages)?
     };
+    let vocabulary = backbone.model.shape.vocab;
+    let tokens = language
+        .tokenizer
+        .within(tokens, vocabulary)
+        .or_exit(Exit::BadInput)?;
     let clock = Stopwatch::start();
     let stream = |piece: &str| {
         if output.json() {

@@ -39,7 +39,9 @@ pub(crate) fn separate(
 ) -> u64 {
     let one = |job: &Prepared| {
         let samples = progress::samples_per_step(&job.spec().train);
-        let rows = (samples * job.longest_row()).min(tokens_per_pass);
+        let rows = samples
+            .saturating_mul(job.longest_row())
+            .min(tokens_per_pass);
         let pair = [(job.spec(), job.ready.layout.as_ref())];
         let own = if mapped { 0 } else { backbone };
         memory::predict(shape, own, &pair, rows, job.longest_row()).total() + PROGRAM

@@ -149,6 +149,10 @@ fn one(
             spec.name
         ));
     }
+    let (rows, held_out) = (ready.data.train.len(), ready.data.eval.len());
+    for remark in spec.remarks(rows, held_out) {
+        output.note(format!("job {}: {remark}", spec.name));
+    }
     if ready.data.eval.is_empty() && spec.eval.patience.is_some() {
         return Err(refused(
             "eval.patience: no row is held out to judge by: give data.eval or data.eval_split"

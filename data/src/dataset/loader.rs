@@ -12,7 +12,7 @@ use crate::overlap;
 use crate::report::{Report, TokenStats};
 use crate::rows::{DropReason, Fate, TokenRow, decide};
 use crate::template::Template;
-use crate::tokenizer::{Special, Tokenizer};
+use crate::tokenizer::{Special, Tokenizer, TokenizerError};
 
 use super::record::{not_an_object, parse};
 use super::{Dataset, Options};
@@ -123,7 +123,23 @@ impl<'a> Loader<'a> {
             self.error(line, failed(&error));
             Refusal::Record
         })?;
+        let labelled = self.within(labelled).map_err(|error| {
+            let problem = Problem::of_file(Code::TokenBeyondModel, error.to_string());
+            self.error(
+                line,
+                problem.hint("resize the model's embedding, or take the token out of the sample"),
+            );
+            Refusal::Record
+        })?;
         self.place(line, labelled)
+    }
+
+    /// The sample again, when the model has a row for each of its tokens.
+    fn within(&self, mut labelled: Labelled) -> Result<Labelled, TokenizerError> {
+        if let Some(vocabulary) = self.options.vocabulary {
+            labelled.ids = self.encoder.tokenizer.within(labelled.ids, vocabulary)?;
+        }
+        Ok(labelled)
     }
 
     fn format(&mut self, record: &serde_json::Map<String, Value>) -> Result<Format, Problem> {
@@ -274,6 +290,7 @@ fn failed(error: &MaskError) -> Problem {
         MaskError::Template(_) => Code::TemplateFailed,
         MaskError::Tokenizer(_) => Code::TokenizerFailed,
         MaskError::NotPrefix { .. } | MaskError::Blocks { .. } => Code::MaskUndefined,
+        MaskError::NoMark => Code::Unsupported,
     };
     Problem::of_file(code, error.to_string())
 }

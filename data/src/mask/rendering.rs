@@ -21,19 +21,19 @@ pub(super) struct Rendering<'a> {
 }
 
 impl<'a> Rendering<'a> {
-    pub(super) fn new(encoder: &'a Encoder<'a>, messages: &[Message]) -> Self {
+    pub(super) fn new(encoder: &'a Encoder<'a>, messages: &[Message]) -> Result<Self, MaskError> {
         let source = encoder.template.source();
         let mut texts = vec![source.as_str()];
         for message in messages {
             texts.push(&message.content);
             texts.extend(message.name.as_deref());
         }
-        let [hidden, open, close] = escape::unused_characters(&texts);
+        let [hidden, open, close] = escape::unused_characters(&texts).ok_or(MaskError::NoMark)?;
         let escaped = match encoder.special {
             Special::Plain => escape::escape(encoder.tokenizer, messages, hidden),
             Special::Parse => None,
         };
-        Self {
+        Ok(Self {
             encoder,
             values: values(
                 escaped
@@ -46,7 +46,7 @@ impl<'a> Rendering<'a> {
                 Some(escaped) => escaped.count,
                 None => escape::count(encoder.tokenizer, messages),
             },
-        }
+        })
     }
 
     pub(super) fn pieces(&self, text: &str) -> Result<Vec<Piece>, TokenizerError> {

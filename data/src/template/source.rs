@@ -62,7 +62,7 @@ pub(super) fn rewrite(source: &str) -> Source {
 }
 
 /// The text before the next tag, expression or comment, and the second character of its opening.
-fn next_opening(text: &str) -> Option<(&str, u8)> {
+pub(super) fn next_opening(text: &str) -> Option<(&str, u8)> {
     let bytes = text.as_bytes();
     let at = bytes
         .windows(2)
@@ -71,7 +71,7 @@ fn next_opening(text: &str) -> Option<(&str, u8)> {
 }
 
 /// Length of a tag or expression with its closing, which does not count inside strings.
-fn closing(text: &str, close: &str) -> Option<usize> {
+pub(super) fn closing(text: &str, close: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut quote: Option<u8> = None;
     let mut at = 2;
@@ -121,7 +121,7 @@ fn push_continued(part: &str, text: &mut String) {
 }
 
 /// Where the tag that ends a raw block begins; the end of the text when there is none.
-fn end_of_raw(text: &str) -> usize {
+pub(super) fn end_of_raw(text: &str) -> usize {
     let mut from = 0;
     while let Some(at) = text[from..].find("{%") {
         let start = from + at;

@@ -5,16 +5,21 @@ use std::str::FromStr;
 use serde_json::Value;
 use tokenizers::ModelWrapper;
 
-use super::{SpecialIds, Tokenizer, TokenizerError};
+use super::{SpecialIds, Tokenizer, TokenizerError, parts, unwinding};
 
 const TOKENIZER: &str = "tokenizer.json";
+/// Labels are 32-bit integers with a sign.
+const LARGEST_VOCABULARY: usize = 1 << 31;
 const CONFIG: &str = "tokenizer_config.json";
 
 pub(super) fn build(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, TokenizerError> {
     let text = std::str::from_utf8(tokenizer).map_err(|error| not_readable(TOKENIZER, &error))?;
-    check_model(&serde_json::from_str(text).map_err(|error| not_readable(TOKENIZER, &error))?)?;
-    let inner =
-        tokenizers::Tokenizer::from_str(text).map_err(|error| not_readable(TOKENIZER, &error))?;
+    let file = serde_json::from_str(text).map_err(|error| not_readable(TOKENIZER, &error))?;
+    check_model(&file)?;
+    parts::check(&file)?;
+    let inner = unwinding(|| tokenizers::Tokenizer::from_str(text))
+        .map_err(|reason| not_readable(TOKENIZER, &reason))?
+        .map_err(|error| not_readable(TOKENIZER, &error))?;
     refuse_dropout(&inner)?;
     let config: Value = match config {
         Some(bytes) => {
@@ -28,6 +33,13 @@ pub(super) fn build(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Tokenizer
         .into_values()
         .max()
         .map_or(0, |largest| largest as usize + 1);
+    if vocab_size > LARGEST_VOCABULARY {
+        let id = vocab_size - 1;
+        return Err(inconsistent(format!(
+            "the largest token id is {id}; ids end at {}",
+            LARGEST_VOCABULARY - 1
+        )));
+    }
     Ok(Tokenizer::assemble(
         inner,
         special,
@@ -116,7 +128,7 @@ fn special_ids(
 
 /// The token that the file's own post-processing would put in front of a text.
 fn first_added(inner: &tokenizers::Tokenizer) -> Option<u32> {
-    let encoding = inner.encode_fast("", true).ok()?;
+    let encoding = unwinding(|| inner.encode_fast("", true)).ok()?.ok()?;
     encoding.get_ids().first().copied()
 }
 
@@ -183,6 +195,36 @@ mod tests {
         let cut = &byte_tokenizer_json()[..500];
         assert!(build(cut.as_bytes(), None).is_err());
         assert!(build(b"\xFF", None).is_err());
+    }
+
+    #[test]
+    fn an_id_that_no_label_holds_is_refused() {
+        let error = with(
+            |file| file["model"]["vocab"]["far"] = json!(4_294_967_295_u32),
+            &json!({}),
+        )
+        .unwrap_err();
+        assert!(error.to_string().contains("4294967295"), "{error}");
+    }
+
+    /// The regular expression gives up on this text, and the library panics then.
+    #[test]
+    fn a_pattern_that_gives_up_is_an_error() {
+        let tokenizer = with(
+            |file| {
+                file["pre_tokenizer"] = json!({
+                    "type": "Split", "pattern": {"Regex": "(a|aa)+$"}, "behavior": "Isolated", "invert": false,
+                });
+            },
+            &json!({}),
+        )
+        .unwrap();
+        let text = format!("{}b", "a".repeat(60));
+        let error = tokenizer.encode(&text, Special::Plain).unwrap_err();
+        assert!(
+            matches!(&error, TokenizerError::Encode { bytes: 61, reason } if reason.contains("gave up")),
+            "{error}"
+        );
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub(crate) fn options() -> Options {
     Options {
         max_length: None,
         context: 512,
+        vocabulary: None,
         overlong: Overlong::Drop,
         train_on_inputs: false,
         max_dropped: 1.0,

@@ -24,7 +24,8 @@ impl Estimate {
     /// All together.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.backbone + self.tape + self.buffers + self.adapters
+        let parts = [self.tape, self.buffers, self.adapters];
+        parts.into_iter().fold(self.backbone, u64::saturating_add)
     }
 }
 
@@ -52,12 +53,14 @@ pub fn predict(
         .unwrap_or(0);
     Estimate {
         backbone,
-        tape: rows * (tape::bytes_per_row(shape) + low_rank * float),
-        buffers: rows * width as u64 * float + 2 * largest * float,
+        tape: rows.saturating_mul(tape::bytes_per_row(shape) + low_rank * float),
+        buffers: rows
+            .saturating_mul(width as u64 * float)
+            .saturating_add(2 * largest * float),
         adapters: jobs
             .iter()
             .map(|(spec, layout)| adapter_bytes(spec, layout))
-            .sum(),
+            .fold(0, u64::saturating_add),
     }
 }
 

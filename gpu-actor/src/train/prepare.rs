@@ -138,6 +138,7 @@ pub fn prepare(
         around.folder,
         spec.seed,
         context,
+        shape.vocab,
         around.tokenizer,
         around.template,
     )
@@ -151,19 +152,17 @@ pub fn prepare(
         data: data_hash(&data),
     };
     let found = match checkpoints {
-        Some(folder) => store::newest(folder, &identity)
-            .map_err(|source| PrepareError::Checkpoint { job: job(), source })?,
+        Some(folder) => Some(
+            store::newest(folder, &identity)
+                .map_err(|source| PrepareError::Checkpoint { job: job(), source })?,
+        ),
         None => None,
     };
-    let (state, skipped) = match found {
-        Some(found) => {
-            let tell = |(path, reason): &(std::path::PathBuf, String)| {
-                format!("{}: {reason}", path.display())
-            };
-            (Some(found.state), found.skipped.iter().map(tell).collect())
-        }
-        None => (None, Vec::new()),
-    };
+    let (state, skipped) = found.map_or((None, Vec::new()), |found| (found.state, found.skipped));
+    let skipped = skipped
+        .iter()
+        .map(|(path, reason)| format!("{}: {reason}", path.display()))
+        .collect();
     let values = first_values(spec, around, &layout)?;
     Ok(Prepared {
         spec: spec.clone(),
@@ -194,10 +193,12 @@ fn first_values(
     }
     let tokens = match &spec.adapter {
         AdapterSpec::Prompt(prompt) => match &prompt.init_text {
-            Some(text) => around
-                .tokenizer
-                .encode(text, Special::Plain)
-                .map_err(|source| PrepareError::InitText { job: job(), source })?,
+            Some(text) => {
+                let vocabulary = around.model.shape.vocab;
+                let ids = around.tokenizer.encode(text, Special::Plain);
+                ids.and_then(|ids| around.tokenizer.within(ids, vocabulary))
+                    .map_err(|source| PrepareError::InitText { job: job(), source })?
+            }
             None => Vec::new(),
         },
         _ => Vec::new(),

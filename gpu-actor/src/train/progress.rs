@@ -9,6 +9,7 @@ use shared::job::{EvalSpec, JobSpec, TrainSpec};
 
 /// A job's place in its life.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Progress {
     /// Optimizer steps taken.
     pub step: u64,
@@ -77,14 +78,14 @@ pub fn steps_per_epoch(spec: &TrainSpec, rows: usize) -> u64 {
 /// Samples of a full optimizer step.
 #[must_use]
 pub fn samples_per_step(spec: &TrainSpec) -> usize {
-    spec.batch_size * spec.accumulation
+    spec.batch_size.saturating_mul(spec.accumulation)
 }
 
 /// Optimizer steps of the whole job.
 #[must_use]
 pub fn total_steps(spec: &TrainSpec, rows: usize) -> u64 {
     spec.steps.unwrap_or_else(|| {
-        ((spec.epochs * steps_per_epoch(spec, rows) as f64).round() as u64).max(1)
+        ((spec.epochs() * steps_per_epoch(spec, rows) as f64).round() as u64).max(1)
     })
 }
 
@@ -127,7 +128,7 @@ mod tests {
     #[test]
     fn the_last_smaller_step_counts() {
         let spec = TrainSpec {
-            epochs: 2.0,
+            epochs: Some(2.0),
             steps: None,
             batch_size: 4,
             accumulation: 2,

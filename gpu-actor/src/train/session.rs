@@ -44,6 +44,33 @@ pub struct JobState {
     pub progress: Progress,
 }
 
+impl JobState {
+    /// Tells whether the state can be of this job.
+    fn fits(&self, spec: &JobSpec, layout: &Layout, total: u64) -> Result<(), String> {
+        let (found, wanted) = (self.values.len(), layout.len);
+        if found != wanted {
+            return Err(format!("has {found} values, the method has {wanted}"));
+        }
+        let new = OptimizerState::new(&spec.optimizer, wanted);
+        let lengths = |state: &OptimizerState| (state.first.len(), state.second.len());
+        if lengths(&self.optimizer) != lengths(&new) {
+            return Err(format!(
+                "has moments of {:?} values, the optimizer has {:?}",
+                lengths(&self.optimizer),
+                lengths(&new)
+            ));
+        }
+        let (step, taken) = (self.progress.step, self.optimizer.step);
+        if taken != step {
+            return Err(format!("is of step {step}, its optimizer took {taken}"));
+        }
+        if step > total {
+            return Err(format!("is of step {step}, the job has {total}"));
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug)]
 struct Run {
     spec: JobSpec,
@@ -116,12 +143,15 @@ impl Session {
             }
         }
         let state = match state {
-            Some(state) if state.values.len() == layout.len => state,
             Some(state) => {
-                let (found, wanted) = (state.values.len(), layout.len);
-                return Err(format!(
-                    "job {name}: the checkpoint has {found} values, the method has {wanted}"
-                ));
+                state
+                    .fits(
+                        &spec,
+                        &layout,
+                        progress::total_steps(&spec.train, rows.len()),
+                    )
+                    .map_err(|problem| format!("job {name}: the checkpoint {problem}"))?;
+                state
             }
             None => JobState {
                 optimizer: OptimizerState::new(&spec.optimizer, values.len()),
@@ -168,10 +198,13 @@ impl Session {
         })
     }
 
-    /// A copy of a job's state, for a checkpoint.
+    /// A copy of a job's state, for a checkpoint; nothing when its last step broke its values.
     #[must_use]
     pub fn state(&self, name: &JobName) -> Option<JobState> {
         let run = self.runs.get(name)?;
+        if run.optimizer.step != run.progress.step {
+            return None;
+        }
         Some(JobState {
             values: self.stage.adapter(run.slot)?.values.clone(),
             optimizer: run.optimizer.clone(),

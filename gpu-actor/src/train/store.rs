@@ -1,33 +1,31 @@
 //! Checkpoints on disk: one folder a step, whole or not at all, verified on reading.
 //!
 //! `FOLDER/step-00000050/` holds `state.safetensors` (values and moments in flat order) and `manifest.json`
-//! (version, what the state belongs to, progress, size and sha256 of the state). Torn or changed folders are
-//! skipped with a reason; the newest sound one is used.
+//! (version, what the state belongs to, progress, size and sha256 of the state, and a seal: the sha256 of its own
+//! text). Torn or changed folders are skipped with a reason and left where they are; the newest sound one is used. A
+//! checkpoint of another format version is neither skipped nor removed, but an error.
+
+mod manifest;
+mod state;
+#[cfg(test)]
+mod tests;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use data::regular;
-use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use shared::job::JobSpec;
 use thiserror::Error;
 
-use super::progress::Progress;
 use super::session::JobState;
 use crate::durable::{self, DurableError};
-use crate::stage::optim::OptimizerState;
-
-const VERSION: u32 = 1;
-const STATE: &str = "state.safetensors";
-const MANIFEST: &str = "manifest.json";
-/// Largest manifest read.
-const MAX_MANIFEST_BYTES: u64 = 16 << 20;
+use manifest::{MANIFEST, Manifest, Unsound, VERSION};
+use state::STATE;
 
 /// What a checkpoint belongs to: a resume with another specification, backbone or data is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Identity {
     /// The job.
     pub spec: JobSpec,
@@ -35,16 +33,6 @@ pub struct Identity {
     pub backbone: String,
     /// Content hash of the token rows.
     pub data: String,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Manifest {
-    version: u32,
-    identity: Identity,
-    progress: Progress,
-    optimizer_steps: u64,
-    bytes: u64,
-    sha256: String,
 }
 
 /// Says why a checkpoint could not be written or used.
@@ -77,13 +65,24 @@ pub enum StoreError {
         /// What differs.
         keys: Vec<String>,
     },
+    /// A checkpoint of another release is in the way.
+    #[error(
+        "{path} is a checkpoint of format version {found}, this program reads and writes version {VERSION}: go on with \
+         the release that wrote it, use another output folder, or remove it to start again"
+    )]
+    Version {
+        /// The checkpoint.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+    },
 }
 
-/// A checkpoint found on disk.
+/// What was found on disk.
 #[derive(Debug)]
 pub struct Found {
-    /// The state to continue from.
-    pub state: JobState,
+    /// The state to continue from; absent when no checkpoint is sound.
+    pub state: Option<JobState>,
     /// Newer folders that were not sound, with the reason.
     pub skipped: Vec<(PathBuf, String)>,
 }
@@ -91,33 +90,43 @@ pub struct Found {
 /// Writes a checkpoint and removes all but the newest `keep_last`; a step already saved is left as it is.
 ///
 /// # Errors
-/// [`StoreError`] when the disk refuses; older checkpoints are then untouched.
+/// [`StoreError`] when the disk refuses, or a checkpoint of another version is in the way; older checkpoints are then
+/// untouched.
 pub fn save(folder: &Path, identity: &Identity, state: &JobState) -> Result<(), StoreError> {
-    let target = folder.join(format!("step-{:08}", state.progress.step));
-    if target.join(MANIFEST).exists() && load_one(&target).is_ok() {
-        return Ok(());
+    let target = folder.join(name(state.progress.step));
+    match load_one(&target) {
+        Ok(_) => return Ok(()),
+        Err(Unsound::Version(found)) => {
+            return Err(StoreError::Version {
+                path: target,
+                found,
+            });
+        }
+        Err(Unsound::Damaged(_)) if target.exists() => remove(&target)?,
+        Err(Unsound::Damaged(_)) => {}
     }
-    if target.exists() {
-        remove(&target)?;
-    }
-    let bytes = serialize(state);
-    let manifest = Manifest {
-        version: VERSION,
-        identity: identity.clone(),
-        progress: state.progress.clone(),
-        optimizer_steps: state.optimizer.step,
-        bytes: bytes.len() as u64,
-        sha256: hex(&Sha256::digest(&bytes)),
-    };
-    let manifest = serde_json::to_vec_pretty(&manifest).expect("a manifest has a text");
+    let bytes = state::serialize(state);
+    let manifest = Manifest::of(identity, state, &bytes).text();
     durable::write_folder(&target, &[(STATE, bytes), (MANIFEST, manifest)])?;
-    prune(folder, identity.spec.checkpoint.keep_last)
+    prune(
+        folder,
+        state.progress.step,
+        identity.spec.checkpoint.keep_last,
+    )
 }
 
-fn prune(folder: &Path, keep_last: usize) -> Result<(), StoreError> {
-    let steps = steps(folder)?;
-    for old in steps.iter().rev().skip(keep_last.max(1)) {
-        remove(old)?;
+/// The name of a step's folder.
+fn name(step: u64) -> String {
+    format!("step-{step:08}")
+}
+
+/// Removes checkpoints up to a step but the newest `keep_last`. What cannot be read is no checkpoint: it takes no
+/// place, and is left.
+fn prune(folder: &Path, newest: u64, keep_last: usize) -> Result<(), StoreError> {
+    let steps = steps(folder)?.into_iter().rev();
+    let own = steps.filter(|(step, path)| *step <= newest && Manifest::read(path).is_ok());
+    for (_, old) in own.skip(keep_last.max(1)) {
+        remove(&old)?;
     }
     Ok(())
 }
@@ -129,8 +138,8 @@ fn remove(folder: &Path) -> Result<(), StoreError> {
     })
 }
 
-/// Folders of checkpoints, oldest first.
-fn steps(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
+/// Folders named as checkpoints, with their steps, the oldest first.
+fn steps(folder: &Path) -> Result<Vec<(u64, PathBuf)>, StoreError> {
     let error = |source| StoreError::Read {
         path: folder.to_path_buf(),
         source,
@@ -143,38 +152,48 @@ fn steps(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut list = Vec::new();
     for entry in entries {
         let entry = entry.map_err(error)?;
-        let name = entry.file_name();
-        let step = name
+        let file_name = entry.file_name();
+        let step = file_name
             .to_str()
-            .and_then(|n| n.strip_prefix("step-")?.parse::<u64>().ok());
+            .and_then(|n| n.strip_prefix("step-")?.parse::<u64>().ok())
+            .filter(|&step| *name(step) == *file_name);
         list.extend(step.map(|step| (step, entry.path())));
     }
     list.sort();
-    Ok(list.into_iter().map(|(_, path)| path).collect())
+    Ok(list)
 }
 
-/// The newest sound checkpoint of this job; `None` when there is none.
+/// The newest sound checkpoint of this job, and what had to be skipped on the way to it.
 ///
 /// # Errors
-/// [`StoreError::Differs`] when the newest sound one belongs to something else.
-pub fn newest(folder: &Path, identity: &Identity) -> Result<Option<Found>, StoreError> {
+/// [`StoreError::Differs`] when the newest sound one belongs to something else; [`StoreError::Version`] when a newer
+/// one, or all there is, has another format version.
+pub fn newest(folder: &Path, identity: &Identity) -> Result<Found, StoreError> {
     let mut skipped = Vec::new();
-    for path in steps(folder)?.into_iter().rev() {
+    for (_, path) in steps(folder)?.into_iter().rev() {
         match load_one(&path) {
-            Err(reason) => skipped.push((path, reason)),
+            Err(Unsound::Damaged(reason)) => skipped.push((path, reason)),
+            Err(Unsound::Version(found)) => return Err(StoreError::Version { path, found }),
             Ok((manifest, state)) => {
                 let keys = differences(&manifest.identity, identity);
                 if keys.is_empty() {
-                    return Ok(Some(Found { state, skipped }));
+                    return Ok(Found {
+                        state: Some(state),
+                        skipped,
+                    });
                 }
                 return Err(StoreError::Differs { path, keys });
             }
         }
     }
-    Ok(None)
+    Ok(Found {
+        state: None,
+        skipped,
+    })
 }
 
-/// Dotted names of what differs. How long to train, and how often to measure and save, may change on resume.
+/// Dotted names of what differs. How often to save may change on resume; how long to train may not, since a schedule
+/// spreads over it.
 fn differences(old: &Identity, new: &Identity) -> Vec<String> {
     let mut keys = Vec::new();
     if old.backbone != new.backbone {
@@ -210,64 +229,12 @@ fn compare(at: &str, old: &serde_json::Value, new: &serde_json::Value, keys: &mu
     }
 }
 
-fn load_one(path: &Path) -> Result<(Manifest, JobState), String> {
-    let text = regular::read_text(&path.join(MANIFEST), MAX_MANIFEST_BYTES)
-        .map_err(|error| format!("{MANIFEST}: {error}"))?;
-    let manifest: Manifest =
-        serde_json::from_str(&text).map_err(|error| format!("{MANIFEST}: {error}"))?;
-    if manifest.version != VERSION {
-        return Err(format!("version {} is not {VERSION}", manifest.version));
-    }
+fn load_one(path: &Path) -> Result<(Manifest, JobState), Unsound> {
+    let manifest = Manifest::read(path)?;
     let bytes = regular::read(&path.join(STATE), manifest.bytes)
-        .map_err(|error| format!("{STATE}: {error}; the manifest says {}", manifest.bytes))?;
-    if bytes.len() as u64 != manifest.bytes {
-        return Err(format!(
-            "{STATE} has {} bytes, the manifest says {}",
-            bytes.len(),
-            manifest.bytes
-        ));
-    }
-    if hex(&Sha256::digest(&bytes)) != manifest.sha256 {
-        return Err(format!("{STATE} does not have the manifest's sha256"));
-    }
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| format!("{STATE}: {error}"))?;
-    let tensor = |name: &str| -> Result<Vec<f32>, String> {
-        let view = file
-            .tensor(name)
-            .map_err(|error| format!("{STATE}: {error}"))?;
-        let quads = view.data().chunks_exact(4);
-        Ok(quads
-            .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-            .collect())
-    };
-    let optimizer = OptimizerState {
-        first: tensor("first_moment")?,
-        second: tensor("second_moment")?,
-        step: manifest.optimizer_steps,
-    };
-    let state = JobState {
-        values: tensor("values")?,
-        optimizer,
-        progress: manifest.progress.clone(),
-    };
+        .map_err(|error| Unsound::of(STATE, &error))?;
+    let state = state::read(&bytes, &manifest)?;
     Ok((manifest, state))
-}
-
-fn serialize(state: &JobState) -> Vec<u8> {
-    let parts = [
-        ("values", &state.values),
-        ("first_moment", &state.optimizer.first),
-        ("second_moment", &state.optimizer.second),
-    ];
-    let views = parts.map(|(name, values)| {
-        let bytes: &[u8] = bytemuck::cast_slice(values);
-        let view = TensorView::new(Dtype::F32, vec![values.len()], bytes);
-        (
-            name,
-            view.expect("a vector has as many values as its length"),
-        )
-    });
-    safetensors::serialize(views, None).expect("sound tensors serialize")
 }
 
 /// Lower-case hexadecimal.

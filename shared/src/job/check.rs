@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::limits::{MAX_ALPHA, MAX_EPOCHS, MAX_PROJECTION, MAX_SAMPLES, MAX_STEPS};
 use super::{AdapterSpec, JobSpec};
 use crate::model::{ModelShape, Target};
 
@@ -26,6 +27,7 @@ impl JobSpec {
     pub fn problems(&self, shape: &ModelShape) -> Vec<Problem> {
         let mut found = Found::default();
         self.adapter.collect(shape, &mut found);
+        self.contradictions(&mut found);
         self.number_problems(&mut found);
         if let Some(length) = self.data.max_length {
             found.when(
@@ -42,6 +44,31 @@ impl JobSpec {
         found.0
     }
 
+    /// Keys that contradict one another.
+    fn contradictions(&self, found: &mut Found) {
+        let (data, train, schedule) = (&self.data, &self.train, &self.schedule);
+        found.when(
+            train.epochs.is_some() && train.steps.is_some(),
+            "train.epochs",
+            || "is given together with train.steps: leave one out".into(),
+        );
+        let both = schedule.warmup_steps > 0 && schedule.warmup_ratio > 0.0;
+        found.when(both, "schedule.warmup_ratio", || {
+            "is given together with schedule.warmup_steps: leave one out".into()
+        });
+        let both = data.eval.is_some() && data.eval_split > 0.0;
+        found.when(both, "data.eval_split", || {
+            "is given together with data.eval: leave one out".into()
+        });
+        for (key, path) in [
+            ("data.train", Some(&data.train)),
+            ("data.eval", data.eval.as_ref()),
+        ] {
+            let empty = path.is_some_and(|path| path.trim().is_empty());
+            found.when(empty, key, || "is empty: name a JSONL file".into());
+        }
+    }
+
     fn number_problems(&self, found: &mut Found) {
         let (o, t, s) = (&self.optimizer, &self.train, &self.schedule);
         found.positive("optimizer.learning_rate", o.learning_rate);
@@ -53,18 +80,28 @@ impl JobSpec {
         if let Some(norm) = o.max_grad_norm {
             found.positive("optimizer.max_grad_norm", norm);
         }
-        found.when(t.batch_size == 0, "train.batch_size", || {
-            "is 0: use at least 1".into()
+        let most = MAX_SAMPLES as u64;
+        found.count("train.batch_size", t.batch_size as u64, most);
+        found.count("train.accumulation", t.accumulation as u64, most);
+        let samples = t.batch_size.saturating_mul(t.accumulation);
+        let each_fits = t.batch_size.max(t.accumulation) <= MAX_SAMPLES;
+        found.when(each_fits && samples > MAX_SAMPLES, "train.batch_size", || {
+            format!("times train.accumulation is {samples} samples a step: use at most {MAX_SAMPLES}")
         });
-        found.when(t.accumulation == 0, "train.accumulation", || {
-            "is 0: use at least 1".into()
-        });
-        match t.steps {
-            Some(steps) => {
-                found.when(steps == 0, "train.steps", || "is 0: use at least 1".into());
-            }
-            None => found.positive("train.epochs", t.epochs),
+        if let Some(steps) = t.steps {
+            found.count("train.steps", steps, MAX_STEPS);
         }
+        if let Some(epochs) = t.epochs {
+            found.positive("train.epochs", epochs);
+            found.when(
+                epochs.is_finite() && epochs > MAX_EPOCHS,
+                "train.epochs",
+                || format!("{epochs} is more than {MAX_EPOCHS}"),
+            );
+        }
+        found.when(s.warmup_steps > MAX_STEPS, "schedule.warmup_steps", || {
+            format!("{} is more than {MAX_STEPS}", s.warmup_steps)
+        });
         found.share("schedule.min_ratio", s.min_ratio);
         found.share("schedule.warmup_ratio", s.warmup_ratio);
         found.below_one("data.eval_split", self.data.eval_split);
@@ -117,7 +154,13 @@ impl AdapterSpec {
         match self {
             Self::Lora(spec) => {
                 width(found, "adapter.rank", spec.rank, "rank");
-                found.positive("adapter.alpha", spec.alpha());
+                if let Some(alpha) = spec.alpha {
+                    found.when(
+                        !(MAX_ALPHA.recip()..=MAX_ALPHA).contains(&alpha),
+                        "adapter.alpha",
+                        || format!("{alpha} is outside {} to {MAX_ALPHA}", MAX_ALPHA.recip()),
+                    );
+                }
                 found.positive("adapter.lr_ratio", spec.lr_ratio);
                 found.below_one("adapter.dropout", spec.dropout);
                 found.targets(&spec.targets, !spec.dora, "DoRA");
@@ -133,9 +176,9 @@ impl AdapterSpec {
             Self::Bottleneck(spec) => width(found, "adapter.size", spec.size, "size"),
             Self::Prefix(spec) => {
                 tokens(found, "adapter.tokens", spec.tokens);
-                found.when(spec.projection == Some(0), "adapter.projection", || {
-                    "is 0: use at least 1, or leave it out".into()
-                });
+                if let Some(width) = spec.projection {
+                    found.count("adapter.projection", width as u64, MAX_PROJECTION as u64);
+                }
             }
             Self::Prompt(spec) => tokens(found, "adapter.tokens", spec.tokens),
             Self::BitFit(spec) => {
@@ -161,6 +204,12 @@ impl Found {
                 message: message(),
             });
         }
+    }
+
+    fn count(&mut self, key: &'static str, value: u64, most: u64) {
+        self.when(value == 0 || value > most, key, || {
+            format!("{value} is outside 1 to {most}")
+        });
     }
 
     fn positive(&mut self, key: &'static str, value: f64) {
@@ -198,6 +247,88 @@ impl Found {
                 );
                 list
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::model::ModelShape;
+
+    fn shape() -> ModelShape {
+        let config = serde_json::json!({
+            "model_type": "llama", "hidden_act": "silu", "hidden_size": 64, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 259,
+            "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+            "tie_word_embeddings": true,
+        });
+        crate::model::config::parse(&config.to_string()).unwrap()
+    }
+
+    fn keys(more: &str) -> Vec<String> {
+        let text = format!(
+            r#"{{"name": "a", "data": {{"train": "a.jsonl"}}, "adapter": {{"method": "lora", "rank": 2}}, {more}}}"#
+        );
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let spec: JobSpec = serde_json::from_value(value).unwrap();
+        spec.problems(&shape())
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn numbers_that_would_wrap_are_all_told_at_once() {
+        let found = keys(
+            r#""train": {"batch_size": 4294967296, "accumulation": 9223372036854775807, "steps": 18446744073709551615},
+               "schedule": {"warmup_steps": 18446744073709551615},
+               "adapter": {"method": "lora", "rank": 0}"#,
+        );
+        let starts = [
+            "adapter.rank: rank 0",
+            "train.batch_size: 4294967296 is outside 1 to 1048576",
+            "train.accumulation: 9223372036854775807 is outside 1 to 1048576",
+            "train.steps: 18446744073709551615 is outside 1 to 1000000000",
+            "schedule.warmup_steps: 18446744073709551615",
+        ];
+        assert_eq!(found.len(), starts.len(), "{found:?}");
+        for (found, start) in found.iter().zip(starts) {
+            assert!(found.starts_with(start), "{found}");
+        }
+        let product = keys(r#""train": {"batch_size": 1048576, "accumulation": 2}"#);
+        assert!(product[0].contains("2097152 samples"), "{product:?}");
+        assert!(keys(r#""train": {"batch_size": 1024, "accumulation": 1024}"#).is_empty());
+        let far = keys(r#""train": {"epochs": 1e300}"#);
+        assert!(far[0].starts_with("train.epochs"), "{far:?}");
+        for alpha in ["1e308", "1e-300", "0"] {
+            let found = keys(&format!(
+                r#""adapter": {{"method": "lora", "rank": 2, "alpha": {alpha}}}"#
+            ));
+            assert!(found[0].starts_with("adapter.alpha"), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn two_keys_for_one_thing_are_a_contradiction() {
+        let cases = [
+            (r#""train": {"epochs": 1.0, "steps": 5}"#, "train.epochs"),
+            (
+                r#""schedule": {"warmup_steps": 5, "warmup_ratio": 0.1}"#,
+                "schedule.warmup_ratio",
+            ),
+            (
+                r#""data": {"train": "a", "eval": "b", "eval_split": 0.1}"#,
+                "data.eval_split",
+            ),
+            (r#""data": {"train": ""}"#, "data.train: is empty"),
+        ];
+        for (text, start) in cases {
+            let found = keys(text);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].starts_with(start), "{found:?}");
         }
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::JobSpec;
+use super::limits::MAX_TOKENS_PER_PASS;
 
 /// A file of jobs that share one backbone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,6 +74,16 @@ pub enum JobFileError {
     /// No job at all.
     #[error("the file lists no job: add a [[job]] table")]
     Empty,
+    /// A number of the engine that cannot be.
+    #[error("engine.{key}: {value} is outside 1 to {most}")]
+    Engine {
+        /// The key.
+        key: &'static str,
+        /// What it says.
+        value: usize,
+        /// The largest.
+        most: usize,
+    },
     /// The same name twice.
     #[error("job name {name:?} appears twice: names are folders of results and must be unique")]
     Duplicate {
@@ -92,6 +103,11 @@ impl JobFile {
         if file.jobs.is_empty() {
             return Err(JobFileError::Empty);
         }
+        let (value, most) = (file.engine.tokens_per_pass, MAX_TOKENS_PER_PASS);
+        if value == 0 || value > most {
+            let key = "tokens_per_pass";
+            return Err(JobFileError::Engine { key, value, most });
+        }
         let mut seen = BTreeSet::new();
         for job in &file.jobs {
             // Folders are compared as some file systems do, without case.
@@ -102,5 +118,26 @@ impl JobFile {
             }
         }
         Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_has_a_sensible_size() {
+        let parse = |tokens: &str| {
+            JobFile::parse(&format!(
+                "model = 'm'\nengine = {{ tokens_per_pass = {tokens} }}\n[[job]]\nname = 'a'\n\
+                 adapter = {{ method = 'ia3' }}\ndata = {{ train = 'a.jsonl' }}\n"
+            ))
+        };
+        for tokens in ["0", "16777217", "9223372036854775807"] {
+            let message = parse(tokens).map_err(|error| error.to_string());
+            let expected = format!("engine.tokens_per_pass: {tokens} is outside 1 to 16777216");
+            assert_eq!(message, Err(expected));
+        }
+        assert!(parse("16777216").is_ok());
     }
 }

@@ -1,0 +1,14 @@
+//! The largest numbers a job may ask for: far above every real one, and small enough that no product of them wraps.
+
+/// Samples of a micro-batch, micro-batches of a step, and samples of a step.
+pub(super) const MAX_SAMPLES: usize = 1 << 20;
+/// Optimizer steps of a job, and of its warm-up.
+pub(super) const MAX_STEPS: u64 = 1_000_000_000;
+/// Passes over the data.
+pub(super) const MAX_EPOCHS: f64 = 1e6;
+/// Tokens of one fused pass.
+pub const MAX_TOKENS_PER_PASS: usize = 1 << 24;
+/// Width of the layer that reparameterises a prefix.
+pub(super) const MAX_PROJECTION: usize = 1 << 16;
+/// The numerator of LoRA's scale, and its least: its inverse.
+pub(super) const MAX_ALPHA: f64 = 1e6;
