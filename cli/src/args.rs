@@ -36,7 +36,7 @@ Environment:
   SPOTMUX_CACHE   fetched models are kept in $SPOTMUX_CACHE/spotmux/models
                   (absent: $XDG_CACHE_HOME, then ~/.cache)
   SPOTMUX_PYTHON  the Python whose pip fetches packages (absent: python3)
-  SPOTMUX_LOG     what is logged, such as debug or gpu_actor=trace (absent: warn)
+  SPOTMUX_LOG     what is logged, such as error or debug (absent: warn)
   HF_TOKEN        key for gated models of the model hub; HF_HOME and HF_ENDPOINT are heeded too
   NO_COLOR        no colours";
 

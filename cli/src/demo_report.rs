@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::demo_kit::Probe;
 use crate::exit::Failure;
+use crate::remark;
 use crate::render::{self, Align, Output, Table};
 use crate::training::report::{self, JobReport};
 use crate::training::run::Run;
@@ -164,7 +165,7 @@ fn text(told: &Told) -> String {
 
 /// The beginning of a text on one line.
 fn one_line(text: &str) -> String {
-    let flat = render::harmless(text.trim()).replace('\n', " / ");
+    let flat = remark::harmless(text.trim()).replace('\n', " / ");
     if flat.is_empty() {
         return "(nothing)".into();
     }

@@ -11,8 +11,13 @@
 //! | 6 | quarantined: the numbers of at least one job stopped being finite; the others are done |
 //! | 130 | interrupted: what was trained is saved |
 
+use std::error::Error;
 use std::fmt;
 use std::io;
+use std::path::Path;
+
+use gpu_actor::durable::DurableError;
+use gpu_actor::peft::files::AdapterFileError;
 
 /// How a command ended; the numbers are part of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +74,16 @@ impl Failure {
         self
     }
 
+    /// Says first what could not be made.
+    pub(crate) fn about(self, place: &Path) -> Self {
+        Self {
+            error: self
+                .error
+                .context(format!("cannot write {}", place.display())),
+            ..self
+        }
+    }
+
     /// The message with its causes, each said once.
     pub(crate) fn message(&self) -> String {
         let mut text = String::new();
@@ -110,12 +125,40 @@ pub(crate) trait OrExit<T> {
 
 impl<T, E: Into<anyhow::Error>> OrExit<T> for Result<T, E> {
     fn or_exit(self, exit: Exit) -> Result<T, Failure> {
-        self.map_err(|error| Failure {
-            exit,
-            error: error.into(),
-            hints: Vec::new(),
+        self.map_err(|error| {
+            let error: anyhow::Error = error.into();
+            Failure {
+                exit: match exit {
+                    Exit::BadInput => of_input(error.as_ref()),
+                    other => other,
+                },
+                error,
+                hints: Vec::new(),
+            }
         })
     }
+}
+
+/// The code of an error that would be bad input: an absent file, and a disk that refuses, have codes of their own
+/// wherever they are met.
+pub(crate) fn of_input(error: &(dyn Error + 'static)) -> Exit {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        next = cause.source();
+        if let Some(AdapterFileError::Write(DurableError::Refused { .. })) = cause.downcast_ref() {
+            return Exit::Internal;
+        }
+        match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(io::ErrorKind::NotFound) => return Exit::NotFound,
+            Some(
+                io::ErrorKind::StorageFull
+                | io::ErrorKind::QuotaExceeded
+                | io::ErrorKind::ReadOnlyFilesystem,
+            ) => return Exit::Internal,
+            _ => {}
+        }
+    }
+    Exit::BadInput
 }
 
 #[cfg(test)]
@@ -135,6 +178,27 @@ mod tests {
         let failure = outer.or_exit(Exit::BadInput).unwrap_err();
         assert_eq!(failure.message(), "job a: cannot read a.json: disk on fire");
         assert_eq!(failure.exit.code(), 3);
+    }
+
+    #[test]
+    fn what_is_absent_or_refuses_to_be_written_is_told_apart() {
+        let exit = |kind: io::ErrorKind| {
+            let result: Result<(), _> = Err(io::Error::from(kind));
+            let told = result.context("cannot read a").or_exit(Exit::BadInput);
+            told.unwrap_err().exit
+        };
+        assert_eq!(exit(io::ErrorKind::NotFound), Exit::NotFound);
+        assert_eq!(exit(io::ErrorKind::StorageFull), Exit::Internal);
+        assert_eq!(exit(io::ErrorKind::InvalidData), Exit::BadInput);
+        let refused = AdapterFileError::Write(DurableError::Refused {
+            path: "a".into(),
+            source: io::Error::from(io::ErrorKind::PermissionDenied),
+        });
+        let result: Result<(), _> = Err(refused);
+        assert_eq!(
+            result.or_exit(Exit::BadInput).unwrap_err().exit,
+            Exit::Internal
+        );
     }
 
     #[test]

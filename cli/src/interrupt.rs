@@ -1,27 +1,37 @@
-//! Ctrl-C: the first asks to stop after the step at hand, the second stops at once.
+//! Ctrl-C and the system's request to end: at once where nothing is at stake, else after the step at hand; the second
+//! always at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::exit::{Exit, Failure};
+use crate::remark;
 
 /// Whether the user asked to stop.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Interrupt(Arc<AtomicBool>);
+pub(crate) struct Interrupt(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    asked: AtomicBool,
+    /// Whether somebody looks at `asked` soon.
+    looks: AtomicBool,
+}
 
 impl Interrupt {
-    /// Listens for Ctrl-C and for the system's request to end.
+    /// Listens for Ctrl-C and for the system's request to end: at first they end the command at once.
     ///
     /// # Errors
     /// When the system refuses a handler.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let interrupt = Self::default();
-        let flag = Arc::clone(&interrupt.0);
+        let state = Arc::clone(&interrupt.0);
         let heard = ctrlc::set_handler(move || {
-            if flag.swap(true, Ordering::SeqCst) {
+            let again = state.asked.swap(true, Ordering::SeqCst);
+            if again || !state.looks.load(Ordering::SeqCst) {
                 std::process::exit(i32::from(Exit::Interrupted.code()));
             }
-            eprintln!("\nstopping after this step; press Ctrl-C again to stop at once");
+            remark::say("\nstopping after this step; press Ctrl-C again to stop at once");
         });
         heard.map_err(|error| {
             Failure::new(Exit::Internal, format!("cannot listen for Ctrl-C: {error}"))
@@ -29,9 +39,22 @@ impl Interrupt {
         Ok(interrupt)
     }
 
+    /// From here on [`Self::asked`] or [`Self::check`] is called every step, so that what is under way is saved.
+    pub(crate) fn after_steps(&self) {
+        self.0.looks.store(true, Ordering::SeqCst);
+    }
+
+    /// From here on there is nothing to save: a request ends the command at once.
+    pub(crate) fn at_once(&self) {
+        self.0.looks.store(false, Ordering::SeqCst);
+        if self.asked() {
+            std::process::exit(i32::from(Exit::Interrupted.code()));
+        }
+    }
+
     /// Whether to stop now.
     pub(crate) fn asked(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        self.0.asked.load(Ordering::SeqCst)
     }
 
     /// Ends a command that has nothing to save.

@@ -1,16 +1,21 @@
 //! The tokenizer and chat template that come with a model.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
 use data::mask::Encoder;
 use data::message::Message;
+use data::regular;
 use data::template::{Origin, Template};
 use data::tokenizer::{Special, Tokenizer};
 use gpu_actor::model::TokenizerSource;
 
 use crate::exit::{Exit, Failure, OrExit};
+
+/// Largest chat template read.
+const TEMPLATE: u64 = 1 << 20;
+/// Largest file of a tokenizer read.
+const TOKENIZER: u64 = 256 << 20;
 
 /// Turns text into tokens and back as one model does.
 #[derive(Debug)]
@@ -32,7 +37,7 @@ impl Language {
             TokenizerSource::Files {
                 chat_template: Some(path),
                 ..
-            } => Some(read(path)?),
+            } => Some(read(path, TEMPLATE)?),
             _ => None,
         };
         Self::with(tokenizer, own.as_deref(), template)
@@ -53,7 +58,7 @@ impl Language {
     ) -> Result<Self, Failure> {
         let template = match replaced {
             Some(path) => {
-                let source = read(path)?;
+                let source = read(path, TEMPLATE)?;
                 let compiled = Template::compile(&source, Origin::File, &tokenizer, None);
                 compiled
                     .with_context(|| path.display().to_string())
@@ -104,8 +109,11 @@ fn tokenizer(source: &TokenizerSource) -> Result<Tokenizer, Failure> {
         TokenizerSource::Files {
             tokenizer, config, ..
         } => {
-            let json = read(tokenizer)?;
-            let config = config.as_deref().map(read).transpose()?;
+            let json = read(tokenizer, TOKENIZER)?;
+            let config = config
+                .as_deref()
+                .map(|path| read(path, TOKENIZER))
+                .transpose()?;
             Tokenizer::from_json(json.as_bytes(), config.as_ref().map(String::as_bytes))
                 .with_context(|| tokenizer.display().to_string())
                 .or_exit(Exit::BadInput)
@@ -113,8 +121,8 @@ fn tokenizer(source: &TokenizerSource) -> Result<Tokenizer, Failure> {
     }
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path)
+fn read(path: &Path, limit: u64) -> Result<String, Failure> {
+    regular::read_text(path, limit)
         .with_context(|| format!("cannot read {}", path.display()))
         .or_exit(Exit::BadInput)
 }

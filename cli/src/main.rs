@@ -1,6 +1,7 @@
 //! The `spotmux` command: prints what [`run`] comes to and exits with its code.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod adapter_folder;
 mod args;
@@ -16,13 +17,14 @@ mod language;
 mod machine;
 mod merged_model;
 mod progress;
+mod remark;
 mod render;
 mod settings;
 mod store;
 mod training;
 mod writer;
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -34,7 +36,10 @@ use render::Output;
 use settings::Settings;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return told_by_parser(&error),
+    };
     let settings = Settings::from_environment();
     let output = Output::new(args.json, args.quiet);
     log_to_stderr(settings.log.as_deref());
@@ -83,7 +88,7 @@ fn tell(failure: &Failure, output: &Output) {
     if failure.exit == Exit::Done {
         return;
     }
-    let message = failure.message();
+    let message = remark::short(&failure.message());
     if output.json() {
         let value = serde_json::json!({
             "event": "error",
@@ -91,13 +96,38 @@ fn tell(failure: &Failure, output: &Output) {
             "message": message,
             "hints": failure.hints,
         });
-        // Standard output may be what failed.
-        let _ = output.event(&value);
+        output.event(&value);
     }
-    eprintln!("error: {message}");
+    remark::say(&format!("error: {message}"));
     for hint in &failure.hints {
-        eprintln!("  hint: {hint}");
+        remark::say(&format!("  hint: {hint}"));
     }
+}
+
+/// Pages that were asked for go to standard output as the parser writes them; what is wrong with a command line is told
+/// as every other failure.
+fn told_by_parser(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A reader of half a page has had enough.
+        let _ = error.print();
+        return ExitCode::from(Exit::Done.code());
+    }
+    let text = error.to_string();
+    let text = text.trim_end();
+    if std::env::args_os()
+        .take_while(|word| word != "--")
+        .any(|word| word == "--json")
+    {
+        let message = text.strip_prefix("error: ").unwrap_or(text);
+        Output::new(true, true).event(&serde_json::json!({
+            "event": "error",
+            "exit_code": Exit::Usage.code(),
+            "message": remark::short(message),
+            "hints": [],
+        }));
+    }
+    remark::say(text);
+    ExitCode::from(Exit::Usage.code())
 }
 
 fn log_to_stderr(filter: Option<&str>) {
@@ -105,6 +135,7 @@ fn log_to_stderr(filter: Option<&str>) {
         EnvFilter::try_new(filter.unwrap_or("warn")).unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(|| remark::Log)
+        .with_ansi(io::stderr().is_terminal() && console::colors_enabled_stderr())
         .init();
 }

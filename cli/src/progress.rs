@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::remark;
 use crate::render::{self, Output};
 
 /// Progress of work that is counted in bytes.
@@ -29,7 +30,7 @@ impl Progress {
             bar.set_style(style());
             bar.enable_steady_tick(Duration::from_millis(250));
         }
-        bar.set_message(name.to_owned());
+        bar.set_message(remark::harmless(name));
         let lines = (output.talks() && !output.watched()).then(|| Lines {
             name: name.to_owned(),
             quarters_said: 0,
@@ -51,7 +52,7 @@ impl Progress {
         if quarters > lines.quarters_said {
             lines.quarters_said = quarters;
             let (done, total) = (render::bytes(done), render::bytes(total));
-            eprintln!("{}: {done} of {total}", lines.name);
+            remark::say(&format!("{}: {done} of {total}", lines.name));
         }
     }
 

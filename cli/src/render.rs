@@ -5,20 +5,29 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
+
+use crate::remark::{self, harmless};
 
 /// Where results and talk go.
 #[derive(Debug)]
 pub(crate) struct Output {
     json: bool,
     quiet: bool,
+    /// Why events are no longer written: standard output refused one.
+    deaf: Mutex<Option<io::ErrorKind>>,
 }
 
 impl Output {
     /// `json` for programs; `quiet` leaves out the talk.
     pub(crate) fn new(json: bool, quiet: bool) -> Self {
-        Self { json, quiet }
+        Self {
+            json,
+            quiet,
+            deaf: Mutex::new(None),
+        }
     }
 
     /// Whether a program reads.
@@ -38,24 +47,43 @@ impl Output {
 
     /// Shows a result: `text` for people, `value` for programs.
     ///
-    /// # Errors
-    /// When standard output is closed or full.
-    pub(crate) fn result(&self, value: &impl Serialize, text: &str) -> io::Result<()> {
-        if self.json {
-            return self.line(&serde_json::to_string(value).map_err(io::Error::other)?);
-        }
-        self.line(text.trim_end_matches('\n'))
-    }
-
-    /// Shows an event to programs only.
+    /// A reader who has had enough is no error: the command ends with its own code.
     ///
     /// # Errors
-    /// When standard output is closed or full.
-    pub(crate) fn event(&self, value: &impl Serialize) -> io::Result<()> {
-        if self.json {
-            self.line(&serde_json::to_string(value).map_err(io::Error::other)?)?;
+    /// When standard output is full, or an event before could not be written for another reason than a closed pipe.
+    pub(crate) fn result(&self, value: &impl Serialize, text: &str) -> io::Result<()> {
+        let shown = if self.json {
+            self.line(&serde_json::to_string(value).map_err(io::Error::other)?)
+        } else {
+            self.line(harmless(text).trim_end_matches('\n'))
+        };
+        let lost = *self.deaf.lock().unwrap_or_else(PoisonError::into_inner);
+        match (shown, lost) {
+            (Err(error), _) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+            (_, Some(kind)) if kind != io::ErrorKind::BrokenPipe => {
+                Err(io::Error::other(format!("events were lost: {kind}")))
+            }
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Shows an event to programs only. Work does not wait for its listener: after the first event that cannot be
+    /// written, all are left out.
+    pub(crate) fn event(&self, value: &impl Serialize) {
+        if !self.json {
+            return;
+        }
+        let mut deaf = self.deaf.lock().unwrap_or_else(PoisonError::into_inner);
+        if deaf.is_some() {
+            return;
+        }
+        let line = serde_json::to_string(value).map_err(io::Error::other);
+        if let Err(error) = line.and_then(|line| self.line(&line)) {
+            *deaf = Some(error.kind());
+            remark::say(&format!(
+                "standard output is no longer written ({error}); the work goes on"
+            ));
+        }
     }
 
     /// Writes text as it comes, without a line's end.
@@ -81,16 +109,16 @@ impl Output {
     /// Says something in passing.
     pub(crate) fn note(&self, text: impl AsRef<str>) {
         if self.talks() {
-            eprintln!("{}", text.as_ref());
+            remark::say(text.as_ref());
         }
     }
 
     /// Names the commands that are useful now.
     pub(crate) fn next(&self, commands: &[String]) {
         if self.talks() && !commands.is_empty() {
-            eprintln!("\nNext:");
+            remark::say("\nNext:");
             for command in commands {
-                eprintln!("  {command}");
+                remark::say(&format!("  {}", one_line(command)));
             }
         }
     }
@@ -123,7 +151,8 @@ impl Table {
 
     /// Adds a row, a cell a column.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows
+            .push(cells.into_iter().map(|text| cell(&text)).collect());
     }
 
     /// The table as lines; columns two spaces apart, nothing behind the last one.
@@ -157,16 +186,14 @@ impl Table {
     }
 }
 
-/// A text without characters that command a terminal: what a model writes is not trusted.
-pub(crate) fn harmless(text: &str) -> String {
-    let shown = |c: char| {
-        if c.is_control() && c != '\n' && c != '\t' {
-            char::REPLACEMENT_CHARACTER
-        } else {
-            c
-        }
-    };
-    text.chars().map(shown).collect()
+/// Harmless text of one line for a cell of a table or a list of facts, kept to a length.
+fn cell(text: &str) -> String {
+    remark::short(&one_line(text))
+}
+
+/// Harmless text for a place that holds one line.
+fn one_line(text: &str) -> String {
+    harmless(text).replace(['\n', '\t'], "\u{fffd}")
 }
 
 /// Columns a terminal uses: wide letters take two, so that Korean lines up.
@@ -179,7 +206,7 @@ pub(crate) fn facts(pairs: &[(&str, String)]) -> String {
     let longest = pairs.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
     let mut text = String::new();
     for (name, value) in pairs {
-        let space = " ".repeat(longest - width(name));
+        let (value, space) = (cell(value), " ".repeat(longest - width(name)));
         let _ = writeln!(text, "{name}{space}  {value}");
     }
     text
@@ -236,6 +263,14 @@ mod tests {
     #[test]
     fn a_model_does_not_command_the_terminal() {
         assert_eq!(harmless("a\u{1b}[2Jb\r\n"), "a\u{fffd}[2Jb\u{fffd}\n");
+        assert_eq!(
+            harmless("\u{9b}1m\u{7}\u{202e}"),
+            "\u{fffd}1m\u{fffd}\u{fffd}"
+        );
+        let mut table = Table::new(&[("name", Align::Left)]);
+        table.row(["a\nb\u{1b}".into()]);
+        assert_eq!(table.text(), "name\na\u{fffd}b\u{fffd}\n");
+        assert_eq!(facts(&[("n", "a\nb".into())]), "n  a\u{fffd}b\n");
     }
 
     #[test]

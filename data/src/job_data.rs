@@ -1,6 +1,5 @@
 //! The rows of a job: training rows and the held-out ones it is measured on.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use shared::job::DataSpec;
 use crate::dataset::{Dataset, LoadError, Options};
 use crate::order;
 use crate::overlap::overlap;
+use crate::regular;
 use crate::report::Report;
 use crate::rows::TokenRow;
 use crate::template::Template;
@@ -95,7 +95,7 @@ pub fn open(
     template: &Template,
 ) -> Result<Dataset, LoadError> {
     let name = path.display().to_string();
-    let file = File::open(path).map_err(|source| LoadError::Open {
+    let file = regular::open(path).map_err(|source| LoadError::Open {
         path: name.clone(),
         source,
     })?;

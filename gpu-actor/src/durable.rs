@@ -39,13 +39,17 @@ pub fn write_folder(folder: &Path, files: &[(&str, Vec<u8>)]) -> Result<(), Dura
     let parent = folder.parent().unwrap_or_else(|| Path::new("."));
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let beside = parent.join(format!(".{name}.partial"));
-    let written = fill(parent, &beside, files).and_then(|()| {
+    let written = fill(parent, folder, &beside, files).and_then(|()| {
         let refused = |source| DurableError::Refused {
             path: folder.to_path_buf(),
             source,
         };
         fs::rename(&beside, folder).map_err(refused)?;
-        sync(parent).map_err(refused)
+        sync(parent).map_err(|source| {
+            // The name may not outlive a power cut: better no folder than one that is believed to be safe.
+            let _ = fs::remove_dir_all(folder);
+            refused(source)
+        })
     });
     if written.is_err() {
         // The first error is the one to report; a leftover would only be a partial folder, ignored by readers.
@@ -54,24 +58,30 @@ pub fn write_folder(folder: &Path, files: &[(&str, Vec<u8>)]) -> Result<(), Dura
     written
 }
 
-fn fill(parent: &Path, beside: &Path, files: &[(&str, Vec<u8>)]) -> Result<(), DurableError> {
+/// Fills the folder beside; errors name the place that was asked for.
+fn fill(
+    parent: &Path,
+    folder: &Path,
+    beside: &Path,
+    files: &[(&str, Vec<u8>)],
+) -> Result<(), DurableError> {
     let refused = |path: &Path, source| DurableError::Refused {
         path: path.to_path_buf(),
         source,
     };
     fs::create_dir_all(parent).map_err(|error| refused(parent, error))?;
     if beside.exists() {
-        fs::remove_dir_all(beside).map_err(|error| refused(beside, error))?;
+        fs::remove_dir_all(beside).map_err(|error| refused(folder, error))?;
     }
-    fs::create_dir(beside).map_err(|error| refused(beside, error))?;
+    fs::create_dir(beside).map_err(|error| refused(folder, error))?;
     for (name, bytes) in files {
-        let path = beside.join(name);
-        let mut file = File::create(&path).map_err(|error| refused(&path, error))?;
+        let path = folder.join(name);
+        let mut file = File::create(beside.join(name)).map_err(|error| refused(&path, error))?;
         file.write_all(bytes)
             .map_err(|error| refused(&path, error))?;
         file.sync_all().map_err(|error| refused(&path, error))?;
     }
-    sync(beside).map_err(|error| refused(beside, error))
+    sync(beside).map_err(|error| refused(folder, error))
 }
 
 /// Makes the names in a folder durable.

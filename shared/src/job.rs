@@ -164,7 +164,7 @@ pub struct OptimizerSpec {
     pub betas: [f64; 2],
     /// Added to the root of the second moment (AdamW).
     pub epsilon: f64,
-    /// Decoupled weight decay.
+    /// Weight decay: decoupled with AdamW, added to the gradient with SGD, as in torch.
     pub weight_decay: f64,
     /// Momentum (SGD).
     pub momentum: f64,

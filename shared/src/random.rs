@@ -2,7 +2,7 @@
 //!
 //! Philox 4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11, section 3.3). The key
 //! holds the job's seed and the [`Domain`]; the counter holds (element / 4, layer and site, sequence, step). So
-//! a job draws the same dropout mask alone, in company, after a move and after a resume (contract rule 4).
+//! a job draws the same dropout mask alone, in company, after a move and after a resume.
 
 /// What a number is drawn for; domains never share a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -73,7 +73,7 @@ fn spec(args: &BenchTrainArgs, number: usize, steps: u64) -> Result<JobSpec, Fai
         "seed": number,
         "adapter": adapter,
         "data": DataSpec {
-            train: String::new(),
+            train: "made-up.jsonl".into(),
             eval: None,
             eval_split: 0.0,
             max_length: None,

@@ -44,9 +44,7 @@ pub(crate) fn run(
 ) -> Result<Exit, Failure> {
     let folder = adapter_folder::locate(&args.adapter)?;
     let path = folder.join(files::CONFIG);
-    let text = fs::read_to_string(&path)
-        .with_context(|| path.display().to_string())
-        .or_exit(Exit::BadInput)?;
+    let text = files::read_config(&path).or_exit(Exit::BadInput)?;
     let config = config::read(&text)
         .with_context(|| folder.display().to_string())
         .or_exit(Exit::BadInput)?;
@@ -54,7 +52,10 @@ pub(crate) fn run(
     let tensors = tensors(&weights)?;
     if let Some(name) = &args.model {
         let model = backbone::as_shipped(settings, name)?;
-        adapter_folder::open(&folder, &model.shape)?;
+        let opened = adapter_folder::open(&folder, &model.shape)?;
+        if let Some(other) = adapter_folder::other_base(opened.found.base.as_deref(), &model) {
+            output.note(format!("note: {other}"));
+        }
     }
     let values: u64 = tensors
         .iter()

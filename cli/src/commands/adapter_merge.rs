@@ -10,7 +10,7 @@ use shared::job::BackboneFormat;
 use crate::adapter_folder;
 use crate::args::MergeArgs;
 use crate::backbone::{self, Backbone};
-use crate::exit::{Exit, Failure, OrExit};
+use crate::exit::{Exit, Failure};
 use crate::merged_model::Merge;
 use crate::render::{self, Output};
 use crate::settings::Settings;
@@ -44,6 +44,13 @@ pub(crate) fn run(args: &MergeArgs, settings: &Settings, output: &Output) -> Res
     let backbone = Backbone::open(&store, &args.model, here, BackboneFormat::AsShipped, &cpu)?;
     let opened = adapter_folder::open(&args.adapter, &backbone.model.shape)?;
     let found = &opened.found;
+    if let Some(other) = adapter_folder::other_base(found.base.as_deref(), &backbone.model) {
+        if !args.other_base {
+            let hint = "give the model it was made for, or --other-base to merge nevertheless";
+            return Err(Failure::new(Exit::BadInput, other).hint(hint));
+        }
+        output.note(format!("note: {other}"));
+    }
     let merge = Merge {
         model: &backbone.model,
         language: &backbone.language,
@@ -53,7 +60,19 @@ pub(crate) fn run(args: &MergeArgs, settings: &Settings, output: &Output) -> Res
         cpu: &cpu,
     };
     let rounding = beside(&args.output, |folder| {
-        merge.write(folder).or_exit(Exit::BadInput)
+        merge.write(folder).map_err(|error| {
+            let system = error.chain().any(|cause| cause.is::<std::io::Error>());
+            let exit = if system {
+                Exit::Internal
+            } else {
+                Exit::BadInput
+            };
+            Failure {
+                exit,
+                error,
+                hints: Vec::new(),
+            }
+        })
     })?;
     let weights = args.output.join("model.safetensors");
     let told = Told {
@@ -93,8 +112,9 @@ fn beside<T>(place: &Path, fill: impl FnOnce(&Path) -> Result<T, Failure>) -> Re
     let folder = tempfile::Builder::new()
         .prefix(".spotmux-merge-")
         .tempdir_in(parent)
-        .map_err(refused)?;
-    let value = fill(folder.path())?;
+        // Its sentence names the folder beside, which says nothing to anyone.
+        .map_err(|error| refused(error.kind().into()))?;
+    let value = fill(folder.path()).map_err(|failure| failure.about(place))?;
     fs::rename(folder.path(), place).map_err(refused)?;
     Ok(value)
 }

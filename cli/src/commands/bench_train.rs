@@ -49,6 +49,7 @@ pub(crate) fn run(
 ) -> Result<Exit, Failure> {
     check(args)?;
     let interrupt = Interrupt::listen()?;
+    interrupt.after_steps();
     let store = Store::new(settings)?;
     let cpu = backbone::cpu(args.threads)?;
     let format = match args.backbone.as_str() {
@@ -57,7 +58,7 @@ pub(crate) fn run(
         _ => BackboneFormat::AsShipped,
     };
     let backbone = Backbone::open(&store, &args.model, Path::new("."), format, &cpu)?;
-    tell_setting(args, &cpu, output)?;
+    tell_setting(args, &cpu, output);
     let mut bench = Bench {
         session: Session::new(backbone.model.clone(), cpu.clone(), args.tokens_per_pass),
         args,
@@ -72,7 +73,7 @@ pub(crate) fn run(
         let mut figures = bench.measure(jobs)?;
         figures.anonymous_bytes_of_one_more_job =
             all.last().and_then(|last| one_more(last, &figures));
-        output.event(&figures)?;
+        output.event(&figures);
         all.push(figures);
     }
     if !output.json() {
@@ -104,7 +105,7 @@ fn check(args: &BenchTrainArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn tell_setting(args: &BenchTrainArgs, cpu: &Cpu, output: &Output) -> Result<(), Failure> {
+fn tell_setting(args: &BenchTrainArgs, cpu: &Cpu, output: &Output) {
     let setting = Setting {
         event: "setting",
         model: &args.model,
@@ -115,7 +116,7 @@ fn tell_setting(args: &BenchTrainArgs, cpu: &Cpu, output: &Output) -> Result<(),
         instructions: cpu.isa().to_string(),
         tokens_per_pass: args.tokens_per_pass,
     };
-    output.event(&setting)?;
+    output.event(&setting);
     output.note(format!(
         "{} as {}, LoRA r={} on all linear layers, {} threads, {}, passes of {} tokens{}",
         setting.model,
@@ -130,7 +131,6 @@ fn tell_setting(args: &BenchTrainArgs, cpu: &Cpu, output: &Output) -> Result<(),
             ""
         }
     ));
-    Ok(())
 }
 
 /// The measurement.

@@ -1,12 +1,12 @@
 //! `spotmux data check`: reads a data set as training would.
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::BufReader;
 
 use anyhow::Context;
 use data::dataset::{Dataset, Options};
 use data::mask_view::{self, ShownToken};
+use data::regular;
 use data::report::Report;
 use data::rows::TokenRow;
 use serde::Serialize;
@@ -16,6 +16,7 @@ use crate::args::{CheckArgs, LongRows};
 use crate::backbone;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::language::Language;
+use crate::remark;
 use crate::render::{self, Output};
 use crate::settings::Settings;
 
@@ -43,9 +44,9 @@ struct ShownRow {
 pub(crate) fn run(args: &CheckArgs, settings: &Settings, output: &Output) -> Result<Exit, Failure> {
     let (language, context, vocabulary) = language(args, settings)?;
     let options = options(args, context, vocabulary)?;
-    let file = File::open(&args.file)
+    let file = regular::open(&args.file)
         .with_context(|| format!("cannot read {}", args.file.display()))
-        .or_exit(Exit::NotFound)?;
+        .or_exit(Exit::BadInput)?;
     let name = args.file.display().to_string();
     let reader = BufReader::new(file);
     let found = Dataset::check(
@@ -59,7 +60,10 @@ pub(crate) fn run(args: &CheckArgs, settings: &Settings, output: &Output) -> Res
     let shown = shown(&language, &rows, args.show_mask.unwrap_or(0))?;
     let sound = report.errors.is_empty();
     let tokenizer = args.model.as_deref().unwrap_or("bytes");
-    let mut text = format!("file        {name}, tokens of {tokenizer}\n{report}");
+    let mut text = format!(
+        "file        {name}, tokens of {tokenizer}\n{}",
+        remark::short(&report.to_string())
+    );
     for row in &shown {
         write_row(&mut text, row);
     }

@@ -21,6 +21,11 @@ use crate::settings::Settings;
 use crate::store::Store;
 use crate::writer::{self, Written};
 
+/// No tokenizer makes fewer tokens of a text than one for so many bytes, but for runs of blanks.
+const BYTES_OF_A_TOKEN: usize = 64;
+/// Bytes of a prompt that are taken, whatever the context.
+const LONGEST: usize = 16 << 20;
+
 /// What a program is told.
 #[derive(Debug, Serialize)]
 struct Told<'a> {
@@ -44,7 +49,6 @@ pub(crate) fn run(
         seed: args.seed,
     };
     sampling.check().or_exit(Exit::Usage)?;
-    let prompt = prompt(&args.prompt)?;
     let cpu = backbone::cpu(args.threads)?;
     let store = Store::new(settings)?;
     let here = Path::new(".");
@@ -52,11 +56,17 @@ pub(crate) fn run(
     let mut stage = Stage::new(backbone.model.clone(), cpu);
     let slot = match &args.adapter {
         Some(folder) => {
-            stage.attach(adapter_folder::open(folder, &backbone.model.shape)?.adapter())
+            let opened = adapter_folder::open(folder, &backbone.model.shape)?;
+            let base = opened.found.base.as_deref();
+            if let Some(other) = adapter_folder::other_base(base, &backbone.model) {
+                output.note(format!("note: {other}"));
+            }
+            stage.attach(opened.adapter())
         }
         None => BARE,
     };
     let language = &backbone.language;
+    let prompt = prompt(&args.prompt, backbone.model.shape.max_positions)?;
     let tokens = if args.raw {
         language.raw_prompt(&prompt)?
     } else {
@@ -110,14 +120,25 @@ fn finish(written: &Written, prompt: &[u32], seconds: f64, output: &Output) -> R
     Ok(())
 }
 
-fn prompt(given: &str) -> Result<String, Failure> {
-    if given != "-" {
-        return Ok(given.to_owned());
+/// The prompt, kept to what a context of so many tokens could hold: longer ones are refused before they are read.
+fn prompt(given: &str, context: usize) -> Result<String, Failure> {
+    let limit = context.saturating_mul(BYTES_OF_A_TOKEN).min(LONGEST);
+    let mut bytes = given.as_bytes().to_vec();
+    if given == "-" {
+        bytes.clear();
+        std::io::stdin()
+            .take(limit as u64 + 1)
+            .read_to_end(&mut bytes)
+            .context("cannot read the prompt from standard input")
+            .or_exit(Exit::BadInput)?;
     }
-    let mut text = String::new();
-    std::io::stdin()
-        .read_to_string(&mut text)
-        .context("cannot read the prompt from standard input")
-        .or_exit(Exit::BadInput)?;
-    Ok(text)
+    if bytes.len() > limit {
+        let message = format!(
+            "the prompt has more than {limit} bytes: it cannot fit the model's context of {context} tokens"
+        );
+        return Err(Failure::new(Exit::BadInput, message));
+    }
+    String::from_utf8(bytes)
+        .context("the prompt is not UTF-8")
+        .or_exit(Exit::BadInput)
 }

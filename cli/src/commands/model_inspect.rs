@@ -1,10 +1,13 @@
 //! `spotmux model inspect`: what there is to know of a model.
 
+use gpu_actor::model::TokenizerSource;
 use gpu_actor::model::inspect::{self, Summary};
 
 use crate::args::InspectArgs;
 use crate::backbone;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::language::Language;
+use crate::remark;
 use crate::render::{self, Output};
 use crate::settings::Settings;
 
@@ -15,8 +18,16 @@ pub(crate) fn run(
     output: &Output,
 ) -> Result<Exit, Failure> {
     let model = backbone::as_shipped(settings, &args.model)?;
-    let summary = inspect::summarise(&model).or_exit(Exit::BadInput)?;
+    let mut summary = inspect::summarise(&model).or_exit(Exit::BadInput)?;
+    if model.tokenizer != TokenizerSource::Missing
+        && let Err(failure) = Language::of(&model.tokenizer, None)
+    {
+        summary.tokenizer_problem = Some(remark::short(&failure.message()));
+    }
     output.result(&summary, &text(&summary))?;
+    if summary.tokenizer_problem.is_some() {
+        return Ok(Exit::BadInput);
+    }
     let word = render::shell_word(&args.model);
     output.next(&[
         format!("spotmux generate --model {word} 'What is the capital of France?'"),
@@ -37,7 +48,9 @@ fn text(summary: &Summary) -> String {
     } else {
         "its own"
     };
-    let template = if summary.chat_template {
+    let template = if let Some(problem) = &summary.tokenizer_problem {
+        problem.as_str()
+    } else if summary.chat_template {
         "with a chat template"
     } else {
         "no chat template"

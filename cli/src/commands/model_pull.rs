@@ -23,6 +23,7 @@ struct Told<'a> {
 /// Runs the command.
 pub(crate) fn run(args: &PullArgs, settings: &Settings, output: &Output) -> Result<Exit, Failure> {
     let interrupt = Interrupt::listen()?;
+    interrupt.after_steps();
     let pull = Pull {
         name: &args.name,
         from: args.from.as_deref(),

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
         engine.backbone,
         &cpu,
     )?;
-    let prepared = prepare::prepare(&jobs, &backbone, &cpu, output)?;
+    let prepared = prepare::prepare(&jobs, &backbone, &cpu, args.check, output)?;
     let estimate = memory::predict(
         &backbone.model.shape,
         backbone.weight_bytes(),
@@ -94,6 +94,9 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
         output,
     )?;
     memory::check(&estimate, engine.tokens_per_pass)?;
+    for job in prepared.iter().filter(|job| !job.done) {
+        job.place.probe()?;
+    }
     if args.check {
         output.next(&[format!(
             "spotmux train {}",
@@ -101,6 +104,8 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
         )]);
         return Ok(Exit::Done);
     }
+    // What was trained is saved; until here nothing is at stake.
+    interrupt.after_steps();
     let mut run = Run::new(&backbone, &cpu, engine.tokens_per_pass, prepared)?;
     let exit = run.train(output, &interrupt)?;
     if exit == Exit::Interrupted {
@@ -175,7 +180,8 @@ fn show_plan(
         return Ok(output.result(&told, &text)?);
     }
     output.note(text);
-    Ok(output.event(&told)?)
+    output.event(&told);
+    Ok(())
 }
 
 /// How many modules in all; a dash where a method changes none, but adds tokens.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use data::regular;
 use serde::{Deserialize, Serialize};
 
 use super::hash;
@@ -184,7 +185,7 @@ impl Entry {
 pub(super) fn open(models: &Path, key: &str) -> Result<Option<Entry>, Failure> {
     let place = models.join(key);
     let path = place.join(RECORD);
-    let text = match fs::read_to_string(&path) {
+    let text = match regular::read_text(&path, 1 << 20) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {

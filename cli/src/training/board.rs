@@ -10,6 +10,7 @@ use shared::ids::JobName;
 use super::method;
 use super::prepare::Prepared;
 use crate::clock::Stopwatch;
+use crate::remark;
 use crate::render::Output;
 
 /// More jobs than this share one bar.
@@ -117,8 +118,8 @@ impl Board {
         let line = shown.note(event);
         if let (Some(line), true) = (line, self.talks) {
             match &self.bars {
-                Some(bars) => drop(bars.println(line)),
-                None => eprintln!("{line}"),
+                Some(bars) => drop(bars.println(remark::harmless(&line))),
+                None => remark::say(&line),
             }
         }
     }

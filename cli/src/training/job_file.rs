@@ -1,12 +1,15 @@
 //! A file of jobs on disk.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use data::regular;
 use shared::job::JobFile;
 
 use crate::exit::{Exit, Failure, OrExit};
+
+/// Largest file of jobs read.
+const LIMIT: u64 = 16 << 20;
 
 /// A file of jobs, and where its paths start.
 #[derive(Clone, Debug)]
@@ -27,11 +30,11 @@ impl Jobs {
     /// Reads a file of jobs.
     ///
     /// # Errors
-    /// [`Exit::NotFound`] when it cannot be read, [`Exit::BadInput`] when it is wrong, with line and column.
+    /// [`Exit::NotFound`] when it is absent, [`Exit::BadInput`] when it cannot be read or is wrong, with line and column.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let bytes = fs::read(path)
+        let bytes = regular::read(path, LIMIT)
             .with_context(|| format!("cannot read the file of jobs {}", path.display()))
-            .or_exit(Exit::NotFound)?;
+            .or_exit(Exit::BadInput)?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
             Failure::new(
@@ -70,6 +73,8 @@ impl Jobs {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::fs;
 
     use super::*;
 

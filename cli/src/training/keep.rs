@@ -1,34 +1,18 @@
 //! What a job's training leaves: checkpoints, and the adapter with a card and its provenance.
 
 use anyhow::Context;
+use gpu_actor::durable;
 use gpu_actor::peft::adapter_hub;
-use gpu_actor::peft::files::{self, Export};
+use gpu_actor::peft::files::Export;
 use gpu_actor::train::session::JobState;
 use gpu_actor::train::store;
-use serde::Serialize;
 use shared::model::ModelShape;
 
 use super::method;
 use super::place::PROVENANCE;
 use super::prepare::Prepared;
+use super::record::{self, FileRecord, Record};
 use crate::exit::{Exit, Failure, OrExit};
-
-/// Where an adapter came from, written beside it.
-#[derive(Debug, Serialize)]
-struct Provenance {
-    spotmux: String,
-    job: String,
-    base: String,
-    base_sha256: String,
-    data_sha256: String,
-    seed: u64,
-    step: u64,
-    tokens: u64,
-    first_loss: Option<f64>,
-    last_loss: Option<f64>,
-    first_eval: Option<f64>,
-    last_eval: Option<f64>,
-}
 
 /// Saves a job's state.
 ///
@@ -56,9 +40,20 @@ pub(super) fn adapter(
     shape: &ModelShape,
     base: &str,
 ) -> Result<(), Failure> {
-    let provenance = Provenance {
+    let folder = job.place.adapter();
+    let export = Export {
+        name: job.name(),
+        spec: &job.spec().adapter,
+        layout: &job.ready.layout,
+        values: &state.values,
+        shape,
+        base,
+    };
+    let files = export.files();
+    let provenance = Record {
         spotmux: env!("CARGO_PKG_VERSION").into(),
         job: job.name().into(),
+        job_sha256: record::hash(&job.ready.identity)?,
         base: base.into(),
         base_sha256: job.ready.identity.backbone.clone(),
         data_sha256: job.ready.identity.data.clone(),
@@ -69,28 +64,26 @@ pub(super) fn adapter(
         last_loss: state.progress.last_loss,
         first_eval: state.progress.first_eval,
         last_eval: state.progress.last_eval,
+        files: files
+            .iter()
+            .map(|(name, bytes)| FileRecord::of(name, bytes))
+            .collect(),
     };
     let record = serde_json::to_vec_pretty(&provenance).or_exit(Exit::Internal)?;
-    let extra = [
+    let [config, weights] = files;
+    let whole = [
+        config,
+        weights,
         ("README.md", card(job, &provenance).into_bytes()),
         (PROVENANCE, record),
     ];
-    let folder = job.place.adapter();
-    let export = Export {
-        name: job.name(),
-        spec: &job.spec().adapter,
-        layout: &job.ready.layout,
-        values: &state.values,
-        shape,
-        base,
-    };
-    files::write(&folder, &export, &extra)
+    durable::write_folder(&folder, &whole)
         .with_context(|| format!("job {}: the adapter is not written", job.name()))
         .or_exit(Exit::Internal)
 }
 
 /// A model card.
-fn card(job: &Prepared, provenance: &Provenance) -> String {
+fn card(job: &Prepared, provenance: &Record) -> String {
     let loss = |name: &str, first: Option<f64>, last: Option<f64>| match (first, last) {
         (Some(first), Some(last)) => format!("- {name}: {first:.4} -> {last:.4}\n"),
         _ => String::new(),

@@ -5,12 +5,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use data::regular;
 use gpu_actor::train::event::Event;
 use serde::Deserialize;
 use shared::ids::JobName;
 
+use super::lock::{Lock, LockError};
+
 use crate::exit::{Exit, Failure, OrExit};
 
+/// Largest file of metrics read.
+const LARGEST_METRICS: u64 = 4 << 30;
 /// Beside an adapter: where it came from.
 pub(super) const PROVENANCE: &str = "spotmux.json";
 
@@ -38,11 +43,68 @@ impl Place {
         self.0.join("metrics.jsonl")
     }
 
-    /// The step at which the adapter there was written, when we wrote it.
-    pub(super) fn adapter_step(&self) -> Option<u64> {
-        let text = fs::read_to_string(self.adapter().join(PROVENANCE)).ok()?;
-        let found: AtStep = serde_json::from_str(&text).ok()?;
-        Some(found.step)
+    /// Moves an adapter that is damaged out of the way, to the first free name.
+    ///
+    /// # Errors
+    /// [`Exit::Internal`] when the system refuses.
+    pub(super) fn set_adapter_aside(&self) -> Result<(), Failure> {
+        let mut names = (1u32..).map(|number| match number {
+            1 => self.0.join("adapter.damaged"),
+            _ => self.0.join(format!("adapter.damaged-{number}")),
+        });
+        let free = names.find(|name| name.symlink_metadata().is_err());
+        let free = free.unwrap_or_else(|| self.0.join("adapter.damaged"));
+        fs::rename(self.adapter(), free)
+            .with_context(|| format!("cannot move {}", self.adapter().display()))
+            .or_exit(Exit::Internal)
+    }
+
+    /// Takes the folder for this run, if it is there.
+    ///
+    /// # Errors
+    /// When another run has it.
+    pub(super) fn lock(&self) -> Result<Option<Lock>, LockError> {
+        Lock::take(&self.0)
+    }
+
+    /// Makes the folder where it is absent, and takes it for this run.
+    ///
+    /// # Errors
+    /// [`Exit::Internal`] when the system refuses to write, [`Exit::BadInput`] when another run was faster.
+    pub(super) fn make(&self) -> Result<Option<Lock>, Failure> {
+        let parent = self.0.parent().unwrap_or(&self.0);
+        let made = fs::create_dir_all(parent).and_then(|()| fs::create_dir(&self.0));
+        match made {
+            Ok(()) => self.lock().or_exit(Exit::BadInput),
+            // What it holds by now was not looked at.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && self.0.is_dir() => {
+                let message = format!("{}: another run has just begun there", self.0.display());
+                Err(Failure::new(Exit::BadInput, message).hint("start this one again"))
+            }
+            Err(error) => Err(error)
+                .with_context(|| format!("cannot write to {}", self.0.display()))
+                .or_exit(Exit::Internal),
+        }
+    }
+
+    /// Whether the folder is there.
+    pub(super) fn exists(&self) -> bool {
+        self.0.is_dir()
+    }
+
+    /// Whether results could be written: tried, and nothing left behind.
+    ///
+    /// # Errors
+    /// [`Exit::Internal`] when the system refuses.
+    pub(crate) fn probe(&self) -> Result<(), Failure> {
+        let there = self.0.ancestors().find(|folder| folder.exists());
+        let there = there.unwrap_or_else(|| Path::new("."));
+        // A file without a name, where the system has such.
+        tempfile::tempfile_in(there)
+            .map_err(|error| std::io::Error::from(error.kind()))
+            .with_context(|| format!("cannot write to {}", self.0.display()))
+            .or_exit(Exit::Internal)?;
+        Ok(())
     }
 
     /// Makes the folder, and takes out of the metrics what lies after a step, and an end: both will be told again.
@@ -57,7 +119,7 @@ impl Place {
 
     fn keep_until(&self, step: u64) -> std::io::Result<()> {
         fs::create_dir_all(&self.0)?;
-        let text = match fs::read_to_string(self.metrics()) {
+        let text = match regular::read_text(&self.metrics(), LARGEST_METRICS) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
@@ -89,12 +151,6 @@ impl Place {
             .with_context(|| format!("cannot write {}", self.metrics().display()))
             .or_exit(Exit::Internal)
     }
-}
-
-/// What is read of where an adapter came from.
-#[derive(Deserialize)]
-struct AtStep {
-    step: u64,
 }
 
 /// A line of the metrics: what it tells, and of when.

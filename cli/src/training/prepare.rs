@@ -2,14 +2,16 @@
 
 use data::dataset::LoadError;
 use gpu_actor::train::prepare::{self, PrepareError, Surroundings};
-use gpu_actor::train::progress;
+use gpu_actor::train::progress::{self, Progress};
 use kernels::cpu::Cpu;
 use shared::job::JobSpec;
 
 use super::job_file::Jobs;
+use super::lock::Lock;
 use super::place::Place;
+use super::record::{self, Record};
 use crate::backbone::Backbone;
-use crate::exit::{Exit, Failure};
+use crate::exit::{self, Exit, Failure};
 use crate::render::Output;
 
 /// Problems of one data set that are told; the rest is counted.
@@ -24,8 +26,16 @@ pub(crate) struct Prepared {
     pub(crate) total: u64,
     /// Where its results go.
     pub(crate) place: Place,
-    /// Whether its adapter is written already.
+    /// Whether its adapter is written already, and sound.
     pub(crate) done: bool,
+    /// Whether a damaged adapter of this job must make room.
+    pub(super) damaged: bool,
+    /// What the adapter that is there says of itself.
+    pub(super) record: Option<Record>,
+    /// Whether its folder was there when it was looked at.
+    pub(super) known: bool,
+    /// Keeps other runs away.
+    pub(super) lock: Option<Lock>,
 }
 
 impl Prepared {
@@ -41,10 +51,17 @@ impl Prepared {
 
     /// Steps taken by an earlier run.
     pub(crate) fn steps_taken(&self) -> u64 {
-        self.ready
-            .state
-            .as_ref()
-            .map_or(0, |state| state.progress.step)
+        self.progress().step
+    }
+
+    /// How far an earlier run came.
+    pub(crate) fn progress(&self) -> Progress {
+        let written = self.record.as_ref().filter(|_| self.done);
+        match (written, &self.ready.state) {
+            (Some(record), _) => record.progress(),
+            (None, Some(state)) => state.progress.clone(),
+            (None, None) => Progress::default(),
+        }
     }
 
     /// Tokens of the longest row, virtual ones included.
@@ -55,14 +72,16 @@ impl Prepared {
     }
 }
 
-/// Prepares all jobs of a file; nothing is written.
+/// Prepares all jobs of a file; nothing is written. With `only_looks`, a run that is under way is not in the way.
 ///
 /// # Errors
-/// [`Exit::BadInput`] with every problem of every job.
+/// [`Exit::BadInput`] with every problem of every job; [`Exit::NotFound`] when files are absent and nothing else is
+/// wrong.
 pub(crate) fn prepare(
     jobs: &Jobs,
     backbone: &Backbone,
     cpu: &Cpu,
+    only_looks: bool,
     output: &Output,
 ) -> Result<Vec<Prepared>, Failure> {
     let hash = backbone.model.content_hash();
@@ -75,10 +94,14 @@ pub(crate) fn prepare(
         folder: &jobs.folder,
     };
     let (mut prepared, mut problems) = (Vec::new(), Vec::new());
+    let mut absent = true;
     for spec in &jobs.file.jobs {
-        match one(spec, &around, jobs, output) {
+        match one(spec, &around, jobs, only_looks, output) {
             Ok(job) => prepared.push(job),
-            Err(found) => problems.extend(found),
+            Err(found) => {
+                absent &= found.exit == Exit::NotFound;
+                problems.extend(found.sentences);
+            }
         }
     }
     if problems.is_empty() {
@@ -89,18 +112,37 @@ pub(crate) fn prepare(
         jobs.path.display(),
         problems.join("\n")
     );
-    Err(Failure::new(Exit::BadInput, message).hint("nothing was trained and nothing was written"))
+    let exit = if absent {
+        Exit::NotFound
+    } else {
+        Exit::BadInput
+    };
+    Err(Failure::new(exit, message).hint("nothing was trained and nothing was written"))
 }
 
 fn one(
     spec: &JobSpec,
     around: &Surroundings<'_>,
     jobs: &Jobs,
+    only_looks: bool,
     output: &Output,
-) -> Result<Prepared, Vec<String>> {
+) -> Result<Prepared, Problems> {
     let place = Place::new(&jobs.output, &spec.name);
+    let refused = |why: String| Problems {
+        exit: Exit::BadInput,
+        sentences: vec![format!("job {}: {why}", spec.name)],
+    };
+    let known = place.exists();
+    // Before anything there is read: what is read stays true.
+    let lock = match only_looks {
+        true => None,
+        false => place.lock().map_err(|error| refused(error.to_string()))?,
+    };
     let ready =
-        prepare::prepare(spec, around, Some(&place.checkpoints())).map_err(|error| told(&error))?;
+        prepare::prepare(spec, around, Some(&place.checkpoints())).map_err(|error| Problems {
+            exit: exit::of_input(&error),
+            sentences: told(&error),
+        })?;
     for skipped in &ready.skipped {
         output.note(format!(
             "job {}: skipped a checkpoint: {skipped}",
@@ -112,31 +154,52 @@ fn one(
         output.note(format!("job {}: {remark}", spec.name));
     }
     if ready.data.eval.is_empty() && spec.eval.patience.is_some() {
-        return Err(vec![format!(
-            "job {}: eval.patience: no row is held out to judge by: give data.eval or data.eval_split",
+        return Err(refused(
+            "eval.patience: no row is held out to judge by: give data.eval or data.eval_split"
+                .into(),
+        ));
+    }
+    let adapter = place.adapter();
+    let there = adapter.symlink_metadata().is_ok();
+    let hash = record::hash(&ready.identity).map_err(|failure| refused(failure.message()))?;
+    let record = Record::read(&adapter).filter(|record| record.job_sha256 == hash);
+    let shown = adapter.display();
+    if there && record.is_none() {
+        return Err(refused(format!(
+            "{shown} is there already, and not from this job: choose another output folder, or remove it"
+        )));
+    }
+    let damage = record.as_ref().and_then(|record| record.damage(&adapter));
+    match (&damage, &ready.state) {
+        (Some(damage), None) => {
+            return Err(refused(format!(
+                "{shown} is damaged ({damage}), and no checkpoint is left to write it from: remove it to train again"
+            )));
+        }
+        (Some(damage), Some(_)) => output.note(format!(
+            "job {}: {shown} is damaged ({damage}): it is set aside and written anew from the newest checkpoint",
             spec.name
-        )]);
+        )),
+        (None, _) => {}
     }
-    let written = place.adapter().exists();
-    let done = written
-        && ready
-            .state
-            .as_ref()
-            .is_some_and(|state| place.adapter_step() == Some(state.progress.step));
-    if written && !done {
-        return Err(vec![format!(
-            "job {}: {} is there already, and not from this job: choose another output folder, or remove it",
-            spec.name,
-            place.adapter().display()
-        )]);
-    }
+    let done = there && damage.is_none();
     let total = progress::total_steps(&spec.train, ready.data.train.len());
     Ok(Prepared {
         ready,
         total,
         place,
         done,
+        damaged: damage.is_some(),
+        record,
+        known,
+        lock,
     })
+}
+
+/// Everything wrong with one job.
+struct Problems {
+    exit: Exit,
+    sentences: Vec<String>,
 }
 
 /// What is wrong with a job; of a data set the first problems, one sentence each.

@@ -52,12 +52,11 @@ pub(crate) fn of(run: &Run) -> Vec<JobReport> {
 }
 
 fn one(run: &Run, job: &Prepared) -> JobReport {
-    let before = job.ready.state.as_ref().map(|state| state.progress.clone());
     let running = run
         .session
         .progress(&job.spec().name)
         .map(|(progress, _)| progress.clone());
-    let progress: Progress = running.or(before).unwrap_or_default();
+    let progress: Progress = running.unwrap_or_else(|| job.progress());
     let reason = run.set_aside(&job.spec().name).map(str::to_owned);
     let adapter = job.place.adapter();
     let state = match (&reason, adapter.exists()) {

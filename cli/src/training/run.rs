@@ -52,11 +52,17 @@ impl Run {
         backbone: &Backbone,
         cpu: &Cpu,
         tokens_per_pass: usize,
-        jobs: Vec<Prepared>,
+        mut jobs: Vec<Prepared>,
     ) -> Result<Self, Failure> {
         let mut session = Session::new(backbone.model.clone(), cpu.clone(), tokens_per_pass);
-        for job in jobs.iter().filter(|job| !job.done) {
+        for job in jobs.iter_mut().filter(|job| !job.done) {
             session.admit_prepared(&job.ready).or_exit(Exit::BadInput)?;
+            if job.lock.is_none() && !job.known {
+                job.lock = job.place.make()?;
+            }
+            if job.damaged {
+                job.place.set_adapter_aside()?;
+            }
             job.place.begin(job.steps_taken())?;
         }
         Ok(Self {
@@ -90,9 +96,9 @@ impl Run {
             let seconds = clock.seconds();
             self.seconds += seconds;
             for event in &events {
-                board.show(event);
-                output.event(&Told { event, seconds })?;
                 self.keep(event)?;
+                board.show(event);
+                output.event(&Told { event, seconds });
             }
         }
         self.rate = board.rate();

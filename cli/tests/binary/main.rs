@@ -4,9 +4,11 @@
 
 mod demo;
 mod errors;
+mod finished;
 mod frozen;
 mod help;
 mod hub;
+mod inputs;
 mod killed;
 mod merged;
 mod modules;
@@ -15,5 +17,6 @@ mod resume;
 mod samples;
 mod sandbox;
 mod scale;
+mod streams;
 mod tenants;
 mod training;

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -129,6 +130,25 @@ fn names(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// Waits for the end of a process, but not for ever: none when it has not come; else its code.
+pub(crate) fn wait_a_while(child: &mut Child) -> Option<Option<i32>> {
+    let code = (0..100).find_map(|_| {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status.code());
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a process outside gives no event to wait for with a limit"
+        )]
+        std::thread::sleep(Duration::from_millis(100));
+        None
+    });
+    if code.is_none() {
+        child.kill().unwrap();
+    }
+    code
 }
 
 /// Samples that a byte model learns in a few steps.

@@ -29,6 +29,9 @@ pub struct Summary {
     pub tokenizer: String,
     /// Whether a chat template comes along.
     pub chat_template: bool,
+    /// What is wrong with them, as far as who asks has tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokenizer_problem: Option<String>,
     /// Memory that the weights need.
     pub memory: Memory,
 }
@@ -83,6 +86,7 @@ pub fn summarise(model: &Model) -> Result<Summary, LocateError> {
         },
         bytes_by_format,
         tokenizer: model.tokenizer.kind(),
+        tokenizer_problem: None,
         chat_template: model.tokenizer.has_chat_template()?,
     })
 }

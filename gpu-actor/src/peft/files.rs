@@ -4,9 +4,9 @@
 //! `adapter.safetensors` as the `adapters` library has them ([`adapter_hub`]).
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use data::regular;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use shared::job::AdapterSpec;
@@ -28,6 +28,8 @@ pub const WEIGHTS: &str = "adapter_model.safetensors";
 pub const HUB_WEIGHTS: &str = "adapter.safetensors";
 /// Largest weights file read.
 const MAX_BYTES: u64 = 16 << 30;
+/// Largest configuration read.
+const MAX_CONFIG_BYTES: u64 = 16 << 20;
 
 /// Says why an adapter folder could not be written or read.
 #[derive(Debug, Error)]
@@ -131,7 +133,9 @@ pub struct Export<'a> {
 }
 
 impl Export<'_> {
-    fn files(&self) -> [(&'static str, Vec<u8>); 2] {
+    /// Configuration and weights: their names and bytes.
+    #[must_use]
+    pub fn files(&self) -> [(&'static str, Vec<u8>); 2] {
         let (shape, base) = (self.shape, self.base);
         let (config, name, tensors) = match self.spec {
             AdapterSpec::Bottleneck(bottleneck) if adapter_hub::holds(self.spec) => {
@@ -195,10 +199,7 @@ pub fn serialize(tensors: &Tensors) -> Vec<u8> {
 pub fn read(folder: &Path, shape: &ModelShape) -> Result<Imported, AdapterFileError> {
     let path = || folder.to_path_buf();
     let config_path = folder.join(CONFIG);
-    let text = fs::read_to_string(&config_path).map_err(|source| AdapterFileError::Read {
-        path: config_path,
-        source,
-    })?;
+    let text = read_config(&config_path)?;
     let config = config::read(&text).map_err(|source| AdapterFileError::Config {
         path: path(),
         source,
@@ -256,6 +257,17 @@ pub fn weights(folder: &Path, config: &Found) -> Result<PathBuf, AdapterFileErro
     Ok(path)
 }
 
+/// Reads a configuration file.
+///
+/// # Errors
+/// [`AdapterFileError::Read`] when it is no regular file, too long, or not UTF-8.
+pub fn read_config(path: &Path) -> Result<String, AdapterFileError> {
+    regular::read_text(path, MAX_CONFIG_BYTES).map_err(|source| AdapterFileError::Read {
+        path: path.to_path_buf(),
+        source,
+    })
+}
+
 /// Reads every tensor of a safetensors file as f32.
 ///
 /// # Errors
@@ -269,13 +281,7 @@ pub fn read_tensors(path: &Path) -> Result<Tensors, AdapterFileError> {
         path: path.to_path_buf(),
         reason,
     };
-    let size = fs::metadata(path).map_err(read_error)?.len();
-    if size > MAX_BYTES {
-        return Err(format(format!(
-            "{size} bytes is above the limit of {MAX_BYTES} for an adapter"
-        )));
-    }
-    let bytes = fs::read(path).map_err(read_error)?;
+    let bytes = regular::read(path, MAX_BYTES).map_err(read_error)?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| format(error.to_string()))?;
     file.iter()
         .map(|(name, view)| {

@@ -1,4 +1,4 @@
-//! Dropout on an adapter's input, keyed so that company, place and resume cannot show (contract rule 4).
+//! Dropout on an adapter's input, keyed so that company, place and resume cannot show.
 //!
 //! The mask of element (row, column) is a function of the job's seed, the optimizer step, the sequence's number
 //! within the step, the site, and the element's place within the sequence. Kept inputs are multiplied by

@@ -8,13 +8,14 @@ use kernels::ops::rope::RopeTable;
 use super::adapter::Adapter;
 use super::block;
 use super::cache::KeyValueCache;
+use super::embed;
 use super::loss::{self, Labelled};
 use super::optim::{self, OptimizerState, Rule, StepNumbers};
-use super::pass::{Bank, Pass};
-use super::sums;
+use super::outcome::JobOutcome;
+use super::pass::Pass;
 use super::tape::{LayerTape, Work};
 use super::timing::{Clock, Meter, Operator, Timings};
-use crate::batch::{Batch, JobSlice, VIRTUAL};
+use crate::batch::{Batch, JobSlice};
 use crate::model::Model;
 
 /// A frozen backbone and the adapters that live on it.
@@ -27,41 +28,6 @@ pub struct Stage {
     tape: Vec<LayerTape>,
     work: Work,
     meter: Meter,
-}
-
-/// What a pass found out about one job.
-#[derive(Clone, Debug, PartialEq)]
-pub struct JobOutcome {
-    /// The adapter's place in the bank.
-    pub slot: usize,
-    /// Sum of coefficient * nll over this pass's blocks, block by block in the job's order.
-    pub block_losses: Vec<f64>,
-    /// Plain sum of nll and number of labelled rows, by sequence of the batch that belongs to the job.
-    pub sequences: Vec<SequenceLoss>,
-    /// Labelled rows whose target was the most likely token.
-    pub correct: u64,
-    /// First row whose loss is not finite.
-    pub bad: Option<BadRow>,
-}
-
-/// Loss of one sequence.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SequenceLoss {
-    /// Sum of the negative log-likelihoods.
-    pub sum: f64,
-    /// Number of labelled rows.
-    pub tokens: u64,
-}
-
-/// Where a number stopped being finite.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadRow {
-    /// Number of the sequence within the job's optimizer step.
-    pub sequence: u32,
-    /// Row within the sequence.
-    pub row: usize,
-    /// First block whose input is not finite there; `None` when only the head's output is.
-    pub layer: Option<usize>,
 }
 
 impl Stage {
@@ -182,7 +148,8 @@ impl Stage {
                 });
             }
         }
-        self.outcomes(batch, &labelled)
+        let width = self.model.shape.hidden;
+        JobOutcome::all(batch, &labelled, &self.tape, width)
     }
 
     /// Forward to the losses, and the head's gradient when training.
@@ -211,7 +178,7 @@ impl Stage {
     pub fn evaluate(&mut self, batch: &Batch) -> Vec<JobOutcome> {
         self.within(|stage| {
             let labelled = stage.losses(batch, false);
-            stage.outcomes(batch, &labelled)
+            JobOutcome::all(batch, &labelled, &[], stage.model.shape.hidden)
         })
     }
 
@@ -256,7 +223,7 @@ impl Stage {
         let shape = &self.model.shape;
         self.table.ensure(batch.reach());
         self.work.resize(batch.rows(), shape);
-        let mut hidden = self.embed(batch);
+        let mut hidden = embed::embed(&self.model, &self.bank, batch);
         let Self {
             model,
             cpu,
@@ -283,30 +250,6 @@ impl Stage {
             pass.time(Operator::Elementwise, || {
                 block::forward(&pass, bank, layer, &mut hidden, tape, work, caches)
             });
-        }
-        hidden
-    }
-
-    fn embed(&self, batch: &Batch) -> Vec<f32> {
-        let width = self.model.shape.hidden;
-        let mut hidden = vec![0.0; batch.rows() * width];
-        for job in &batch.jobs {
-            let adapter = self.bank.get(job.slot).and_then(Option::as_ref);
-            let prompt = adapter.and_then(|adapter| {
-                let site = adapter.layout.prompt.as_ref()?;
-                Some(&adapter.values[site.embeddings.clone()])
-            });
-            for row in job.rows.clone() {
-                let out = &mut hidden[row * width..][..width];
-                let token = batch.tokens[row];
-                if token & VIRTUAL == 0 {
-                    self.model.embedding.row(token as usize, out);
-                } else {
-                    let index = (token & !VIRTUAL) as usize;
-                    let prompt = prompt.expect("only prompt tuning makes virtual rows");
-                    out.copy_from_slice(&prompt[index * width..][..width]);
-                }
-            }
         }
         hidden
     }
@@ -348,131 +291,7 @@ impl Stage {
             });
         }
         if below {
-            prompt_gradients(&pass, bank, &work.d_hidden);
+            embed::gradients(&pass, bank, &work.d_hidden);
         }
-    }
-
-    fn outcomes(&self, batch: &Batch, labelled: &Labelled) -> Vec<JobOutcome> {
-        let mut at = 0;
-        let mut list = Vec::with_capacity(batch.jobs.len());
-        for (index, job) in batch.jobs.iter().enumerate() {
-            let end = at
-                + labelled.rows[at..]
-                    .iter()
-                    .take_while(|&&r| r < job.rows.end)
-                    .count();
-            let mine = at..end;
-            at = end;
-            list.push(self.outcome(batch, index, labelled, mine));
-        }
-        list
-    }
-
-    fn outcome(
-        &self,
-        batch: &Batch,
-        index: usize,
-        labelled: &Labelled,
-        mine: std::ops::Range<usize>,
-    ) -> JobOutcome {
-        let job = &batch.jobs[index];
-        let mut block_losses = vec![0.0; job.blocks.len()];
-        let own: Vec<_> = batch.sequences.iter().filter(|s| s.job == index).collect();
-        let mut sequences = vec![SequenceLoss::default(); own.len()];
-        let (mut correct, mut bad, mut block, mut sequence) = (0, None, 0, 0);
-        for i in mine {
-            let (row, loss) = (labelled.rows[i], f64::from(labelled.losses[i]));
-            while row >= own[sequence].rows.end {
-                sequence += 1;
-            }
-            while block < job.blocks.len() && row >= job.blocks[block].end {
-                block += 1;
-            }
-            if let Some(sum) = block_losses.get_mut(block) {
-                *sum += f64::from(batch.coefficients[row]) * loss;
-            }
-            sequences[sequence].sum += loss;
-            sequences[sequence].tokens += 1;
-            correct += u64::from(labelled.correct[i]);
-            if !loss.is_finite() && bad.is_none() {
-                let layer = self.first_bad_layer(row);
-                let (number, start) = (own[sequence].number, own[sequence].rows.start);
-                bad = Some(BadRow {
-                    sequence: number,
-                    row: row - start,
-                    layer,
-                });
-            }
-        }
-        JobOutcome {
-            slot: job.slot,
-            block_losses,
-            sequences,
-            correct,
-            bad,
-        }
-    }
-
-    /// The first block whose output at a row is not finite, from the tape of the last training pass.
-    fn first_bad_layer(&self, row: usize) -> Option<usize> {
-        let width = self.model.shape.hidden;
-        let bad = |values: &[f32]| {
-            values
-                .get(row * width..(row + 1) * width)
-                .is_some_and(|v| v.iter().any(|x| !x.is_finite()))
-        };
-        self.tape
-            .iter()
-            .position(|tape| bad(&tape.residual) || bad(&tape.middle))
-            .map(|layer| {
-                if bad(&self.tape[layer].residual) {
-                    layer.saturating_sub(1)
-                } else {
-                    layer
-                }
-            })
-    }
-
-    /// Bytes held by adapters, tape and buffers (not the backbone).
-    #[must_use]
-    pub fn adapter_bytes(&self) -> u64 {
-        self.bank.iter().flatten().map(Adapter::bytes).sum()
-    }
-}
-
-/// Adds each sequence's share of its job's prompt gradient: the gradient of its virtual rows.
-fn prompt_gradients(pass: &Pass<'_>, bank: &mut Bank, d_hidden: &[f32]) {
-    let width = pass.model.shape.hidden;
-    for (index, job) in pass.batch.jobs.iter().enumerate() {
-        let Some(adapter) = bank[job.slot].as_mut() else {
-            continue;
-        };
-        let Some(site) = adapter.layout.prompt.clone() else {
-            continue;
-        };
-        let starts: Vec<usize> = pass
-            .batch
-            .sequences
-            .iter()
-            .filter(|s| s.job == index && s.start == 0)
-            .map(|s| s.rows.start)
-            .collect();
-        // A sequence's share is counted with its first block; the others have none.
-        let size = site.tokens * width;
-        let none = vec![0.0; size];
-        let parts: Vec<&[f32]> = job
-            .blocks
-            .iter()
-            .map(|block| {
-                let first = starts.contains(&block.start);
-                if first {
-                    &d_hidden[block.start * width..][..size]
-                } else {
-                    &none[..]
-                }
-            })
-            .collect();
-        let slot = adapter.gradient.slot(&site.embeddings, job.last);
-        sums::partials(pass, job, &parts, size, slot);
     }
 }

@@ -32,6 +32,22 @@ impl Request<'_> {
 }
 
 /// Cuts the requests into batches of at most `budget` rows.
+///
+/// ```
+/// use data::rows::TokenRow;
+/// use gpu_actor::train::pack::{passes, Request};
+///
+/// let rows = [3, 5, 2].map(|length| TokenRow::new(vec![1; length], vec![1; length]));
+/// let request = Request {
+///     slot: 0,
+///     prompt_tokens: 0,
+///     prefix_tokens: 0,
+///     step: 0,
+///     rows: rows.iter().collect(),
+/// };
+/// let sizes: Vec<usize> = passes(&[request], 8).iter().map(|batch| batch.rows()).collect();
+/// assert_eq!(sizes, [8, 2]);
+/// ```
 #[must_use]
 pub fn passes(requests: &[Request<'_>], budget: usize) -> Vec<Batch> {
     let mut done = Vec::new();

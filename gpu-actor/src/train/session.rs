@@ -251,6 +251,7 @@ impl Session {
         self.evaluate_due(&mut events);
         self.train_step(&mut events);
         self.evaluate_due(&mut events);
+        self.checkpoint_due(&mut events);
         self.finish_complete(&mut events);
         events
     }
@@ -335,8 +336,7 @@ impl Session {
                 continue;
             }
             let stop = run.progress.note_evaluation(&run.spec.eval, tally.loss);
-            let (accuracy, tokens) = (tally.accuracy(), tally.trained_tokens);
-            let loss = tally.loss;
+            let (loss, accuracy, tokens) = (tally.loss, tally.accuracy(), tally.trained_tokens);
             events.push(Event::Evaluation {
                 job: name.clone(),
                 step,
@@ -355,6 +355,18 @@ impl Session {
                     step,
                     why: Ending::EarlyStopping,
                 });
+            }
+        }
+    }
+
+    /// After the evaluations of the round: a state that counts one must not be saved before it is told.
+    fn checkpoint_due(&self, events: &mut Vec<Event>) {
+        for (name, run) in &self.runs {
+            let (step, every) = (run.progress.step, run.spec.checkpoint.every_steps);
+            let due = every > 0 && step.is_multiple_of(every) && step < run.total;
+            if due && run.standing == Standing::Active {
+                let job = name.clone();
+                events.push(Event::CheckpointDue { job, step });
             }
         }
     }
@@ -399,12 +411,8 @@ fn take_step(stage: &mut Stage, run: &mut Run, tally: Tally, events: &mut Vec<Ev
             run.progress.tokens += tally.tokens;
             run.progress.first_loss.get_or_insert(tally.loss);
             run.progress.last_loss = Some(tally.loss);
-            let every = run.spec.checkpoint.every_steps;
-            let due = every > 0
-                && run.progress.step.is_multiple_of(every)
-                && run.progress.step < run.total;
             events.push(Event::Step {
-                job: job.clone(),
+                job,
                 step: run.progress.step,
                 total: run.total,
                 loss: tally.loss,
@@ -414,17 +422,11 @@ fn take_step(stage: &mut Stage, run: &mut Run, tally: Tally, events: &mut Vec<Ev
                 tokens: tally.tokens,
                 trained_tokens: tally.trained_tokens,
             });
-            if due {
-                events.push(Event::CheckpointDue {
-                    job,
-                    step: run.progress.step,
-                });
-            }
         }
     }
 }
 
-/// Checks that a job can be compiled; the rest is [`JobSpec::problems`].
+/// Compiles a method for a backbone; the specification has passed [`JobSpec::problems`].
 #[must_use]
 pub fn layout_of(spec: &AdapterSpec, model: &Model, seed: u64) -> Arc<Layout> {
     Arc::new(Layout::new(spec, &model.shape, seed))

@@ -13,6 +13,7 @@ mod tests;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use data::regular;
 use serde::{Deserialize, Serialize};
 use shared::job::JobSpec;
 use thiserror::Error;
@@ -230,7 +231,10 @@ fn compare(at: &str, old: &serde_json::Value, new: &serde_json::Value, keys: &mu
 
 fn load_one(path: &Path) -> Result<(Manifest, JobState), Unsound> {
     let manifest = Manifest::read(path)?;
-    let bytes = fs::read(path.join(STATE)).map_err(|error| Unsound::of(STATE, &error))?;
+    let bytes = regular::read(&path.join(STATE), manifest.bytes).map_err(|error| {
+        let limit = format!("{error}; the manifest says {}", manifest.bytes);
+        Unsound::of(STATE, &limit)
+    })?;
     let state = state::read(&bytes, &manifest)?;
     Ok((manifest, state))
 }

@@ -6,7 +6,8 @@ use kernels::ops::block_sum;
 
 use super::pack::{self, Request};
 use crate::batch::Batch;
-use crate::stage::step::{BadRow, JobOutcome, Stage};
+use crate::stage::outcome::{BadRow, JobOutcome};
+use crate::stage::step::Stage;
 
 /// Runs the requests in passes of at most `budget` rows and gathers what `pass` finds, by bank slot.
 pub(super) fn tally(
@@ -70,13 +71,12 @@ impl Tally {
         let Some(bad) = self.bad else {
             return format!("{what} loss is not finite");
         };
-        let place = match bad.layer {
-            Some(layer) => format!("first in layer {layer}"),
-            None => "at the head".into(),
-        };
+        let place = bad.origin.map(|origin| format!(", {origin}"));
         format!(
-            "{what} loss is not finite: sample {} of the step, row {}, {place}",
-            bad.sequence, bad.row
+            "{what} loss is not finite: sample {} of the step, row {}{}",
+            bad.sequence,
+            bad.row,
+            place.unwrap_or_default()
         )
     }
 }

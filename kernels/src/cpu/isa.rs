@@ -93,8 +93,8 @@ impl fmt::Display for Isa {
 /// Defines `fn name(isa: Isa, arguments...)` that runs `body(arguments...)` compiled for the instructions of `isa`.
 ///
 /// The body is an ordinary `#[inline(always)]` function over slices and arrays that uses `f32::mul_add`; it is
-/// compiled once per set, and the compiler turns its loops into that set's vectors. Its helpers must be
-/// `#[inline(always)]` too: a helper that stays a function of its own is compiled without the instructions.
+/// compiled once per set, and the compiler turns its loops into that set's vectors. What it calls must be
+/// `#[inline(always)]` too: a function of its own is compiled without the instructions.
 ///
 /// ```text
 /// isa_dispatch! {

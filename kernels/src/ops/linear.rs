@@ -21,6 +21,21 @@ const GROUP: usize = 4;
 
 /// Computes `y (m, out) = x (m, in) W^T`.
 ///
+/// ```
+/// use std::sync::Arc;
+///
+/// use kernels::cpu::Cpu;
+/// use kernels::ops::linear;
+/// use kernels::weight::{Format, Weight};
+///
+/// let bytes: Vec<u8> = [1f32, 2.0, 3.0, 4.0].iter().flat_map(|w| w.to_le_bytes()).collect();
+/// let (rows, cols, len) = (2, 2, bytes.len());
+/// let w = Weight::new(Format::F32, rows, cols, Arc::new(bytes), 0..len).unwrap();
+/// let mut y = [0.0; 2];
+/// linear::forward(&Cpu::new(1).unwrap(), &[10.0, 1.0], &w, &mut y);
+/// assert_eq!(y, [12.0, 34.0]);
+/// ```
+///
 /// # Panics
 /// When the shapes do not fit.
 pub fn forward(cpu: &Cpu, x: &[f32], w: &Weight, y: &mut [f32]) {

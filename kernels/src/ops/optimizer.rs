@@ -7,7 +7,7 @@
 //! p = p (1 - lr w) - lr / (1 - beta1^n) * m / (sqrt(v) / sqrt(1 - beta2^n) + epsilon)
 //! ```
 //!
-//! SGD: `m = momentum m + g`, `p = p (1 - lr w) - lr m`.
+//! SGD, as `torch.optim.SGD` has it: `m = momentum m + g + w p`, `p = p - lr m`.
 //!
 //! The factors are computed in `f64` and rounded once; the state is `f32`. Values that are not finite are the caller's
 //! to refuse: they pass through.

@@ -33,6 +33,18 @@ impl ScheduleSpec {
     /// The learning rate of step `step` (from 0) of `total`: peak times warm-up, times the falling curve.
     ///
     /// A function of its arguments alone, so a resumed job continues on the same curve.
+    ///
+    /// ```
+    /// use shared::job::{ScheduleKind, ScheduleSpec};
+    ///
+    /// let schedule = ScheduleSpec {
+    ///     kind: ScheduleKind::Linear,
+    ///     warmup_steps: 2,
+    ///     ..ScheduleSpec::default()
+    /// };
+    /// let rates: Vec<f64> = (0..4).map(|step| schedule.learning_rate(1.0, step, 4)).collect();
+    /// assert_eq!(rates, [0.5, 1.0, 1.0, 0.5]);
+    /// ```
     #[must_use]
     pub fn learning_rate(&self, peak: f64, step: u64, total: u64) -> f64 {
         let warmup = self.warmup(total);

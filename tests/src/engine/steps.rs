@@ -10,7 +10,8 @@ use gpu_actor::peft::tensors;
 use gpu_actor::sample::generator::BARE;
 use gpu_actor::stage::adapter::Adapter;
 use gpu_actor::stage::optim::{self, OptimizerState, Rule};
-use gpu_actor::stage::step::{JobOutcome, Stage};
+use gpu_actor::stage::outcome::JobOutcome;
+use gpu_actor::stage::step::Stage;
 use gpu_actor::train::pack::{self, Request};
 use shared::job::{AdapterSpec, OptimizerSpec};
 

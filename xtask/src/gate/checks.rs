@@ -101,11 +101,6 @@ pub(super) fn clippy(root: &Path) -> Outcome {
     Tool::new("cargo", &arguments).run(root)
 }
 
-pub(super) fn pure_shared(root: &Path) -> Outcome {
-    let arguments = ["build", "--locked", "-p", "shared", "--no-default-features"];
-    Tool::new("cargo", &arguments).run(root)
-}
-
 pub(super) fn tests(root: &Path) -> Outcome {
     if Tool::new("cargo", &["nextest", "--version"]).works(root) {
         return Tool::new("cargo", &["nextest", "run", "--workspace", "--locked"]).run(root);

@@ -62,12 +62,6 @@ pub const STEPS: &[Step] = &[
         run: checks::clippy,
     },
     Step {
-        name: "pure-shared",
-        about: "shared builds without its default features: its words need no I/O",
-        fast: false,
-        run: checks::pure_shared,
-    },
-    Step {
         name: "tests",
         about: "every test of the workspace",
         fast: false,

@@ -144,12 +144,24 @@ pub const PURE: &[&str] = &[
     "data/src",
     "gpu-actor/src/batch.rs",
     "gpu-actor/src/peft",
+    "gpu-actor/src/pipeline.rs",
+    "gpu-actor/src/sample",
     "gpu-actor/src/stage",
+    "gpu-actor/src/train/event.rs",
+    "gpu-actor/src/train/memory.rs",
+    "gpu-actor/src/train/pack.rs",
+    "gpu-actor/src/train/progress.rs",
+    "gpu-actor/src/train/session.rs",
+    "gpu-actor/src/train/tally.rs",
 ];
 
 /// Files and folders inside pure folders that are shell, each with the reason.
 pub const SHELL: &[(&str, &str)] = &[
     ("data/src/job_data.rs", "opens the files a job names"),
+    (
+        "data/src/regular.rs",
+        "opens files of users, for every crate above",
+    ),
     (
         "gpu-actor/src/peft/files.rs",
         "writes and reads adapter folders",

@@ -1,9 +1,9 @@
 //! The manifest of a checkpoint: what its state is, sealed against any change.
 
 use std::fmt::Display;
-use std::fs;
 use std::path::Path;
 
+use data::regular;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -14,6 +14,8 @@ use crate::train::session::JobState;
 /// The format written and read. 2 sealed the manifest.
 pub(super) const VERSION: u64 = 2;
 pub(super) const MANIFEST: &str = "manifest.json";
+/// Largest manifest read.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Why a folder is no checkpoint to continue from.
 #[derive(Debug)]
@@ -75,7 +77,8 @@ impl Manifest {
     /// Reads the manifest of a folder, whose name must be that of its step.
     pub(super) fn read(folder: &Path) -> Result<Self, Unsound> {
         let damaged = |error: &dyn Display| Unsound::of(MANIFEST, error);
-        let text = fs::read_to_string(folder.join(MANIFEST)).map_err(|error| damaged(&error))?;
+        let text = regular::read_text(&folder.join(MANIFEST), MAX_BYTES)
+            .map_err(|error| damaged(&error))?;
         let Versioned { version } = serde_json::from_str(&text).map_err(|error| damaged(&error))?;
         if version != VERSION {
             return Err(Unsound::Version(version));

@@ -1,0 +1,95 @@
+//! One run a folder: the folder itself is locked, which leaves nothing behind and ends with the process, however it ends.
+
+use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// A folder taken by this process, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _folder: File,
+}
+
+/// Another run has the folder.
+#[derive(Debug, Error)]
+#[error("{} is in use by another run{}: wait for its end, or choose another output folder", path.display(), holder(*process))]
+pub(crate) struct LockError {
+    path: PathBuf,
+    process: Option<u32>,
+}
+
+fn holder(process: Option<u32>) -> String {
+    process.map_or(String::new(), |id| format!(" (process {id})"))
+}
+
+impl Lock {
+    /// Takes a folder; none when it is absent.
+    ///
+    /// # Errors
+    /// [`LockError`] when another run has it.
+    pub(super) fn take(folder: &Path) -> Result<Option<Self>, LockError> {
+        let Ok(open) = File::open(folder) else {
+            return Ok(None);
+        };
+        match open.try_lock() {
+            Ok(()) => Ok(Some(Self { _folder: open })),
+            Err(TryLockError::WouldBlock) => Err(LockError {
+                path: folder.to_path_buf(),
+                process: open.metadata().ok().and_then(|data| process(data.ino())),
+            }),
+            Err(TryLockError::Error(error)) => {
+                let folder = folder.display();
+                tracing::warn!(%folder, %error, "cannot be locked: two runs there at once would spoil each other");
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// The process that holds a lock on a file, where the system tells.
+fn process(file: u64) -> Option<u32> {
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    holder_in(&locks, file)
+}
+
+/// From lines such as `1: FLOCK  ADVISORY  WRITE 4711 08:01:393217 0 EOF`.
+fn holder_in(locks: &str, file: u64) -> Option<u32> {
+    let number = format!(":{file}");
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [_, "FLOCK", _, "WRITE", process, place, ..] if place.ends_with(&number) => {
+                process.parse().ok()
+            }
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Lock::take(&folder.path().join("absent")).unwrap().is_none());
+        let held = Lock::take(folder.path()).unwrap().unwrap();
+        let told = Lock::take(folder.path()).unwrap_err().to_string();
+        assert!(told.contains("in use by another run"), "{told}");
+        drop(held);
+        assert!(Lock::take(folder.path()).unwrap().is_some());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_holder_is_found_by_its_file() {
+        let locks = "1: POSIX  ADVISORY  WRITE 1 08:01:17 0 EOF\n2: FLOCK  ADVISORY  WRITE 4711 08:01:17 0 EOF\n2: -> FLOCK  ADVISORY  WRITE 9 08:01:17 0 EOF\n";
+        assert_eq!(holder_in(locks, 17), Some(4711));
+        assert_eq!(holder_in(locks, 7), None);
+    }
+}

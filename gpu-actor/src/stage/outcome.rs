@@ -1,0 +1,153 @@
+//! What a pass found out about each job: losses, hits, and where a number broke.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::loss::Labelled;
+use super::tape::LayerTape;
+use crate::batch::Batch;
+
+/// What a pass found out about one job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobOutcome {
+    /// The adapter's place in the bank.
+    pub slot: usize,
+    /// Sum of coefficient * nll over this pass's blocks, block by block in the job's order.
+    pub block_losses: Vec<f64>,
+    /// Plain sum of nll and number of labelled rows, by sequence of the batch that belongs to the job.
+    pub sequences: Vec<SequenceLoss>,
+    /// Labelled rows whose target was the most likely token.
+    pub correct: u64,
+    /// First row whose loss is not finite.
+    pub bad: Option<BadRow>,
+}
+
+/// Loss of one sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SequenceLoss {
+    /// Sum of the negative log-likelihoods.
+    pub sum: f64,
+    /// Number of labelled rows.
+    pub tokens: u64,
+}
+
+/// Where a number stopped being finite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadRow {
+    /// Number of the sequence within the job's optimizer step.
+    pub sequence: u32,
+    /// Row within the sequence.
+    pub row: usize,
+    /// Where it began; `None` in an evaluation, which keeps no tape.
+    pub origin: Option<Origin>,
+}
+
+/// The first place in a row that is not finite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The row's embedding, or its virtual token.
+    Embedding,
+    /// This block.
+    Layer(usize),
+    /// The feed-forward half of the last block, or the head.
+    End,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedding => write!(f, "first in the embedding"),
+            Self::Layer(layer) => write!(f, "first in layer {layer}"),
+            Self::End => write!(f, "first at the end of the model"),
+        }
+    }
+}
+
+impl JobOutcome {
+    /// Of every job of a batch, from its labelled rows and, when training, the tape of its blocks of this `width`.
+    pub(super) fn all(
+        batch: &Batch,
+        labelled: &Labelled,
+        tape: &[LayerTape],
+        width: usize,
+    ) -> Vec<Self> {
+        let mut at = 0;
+        let mut list = Vec::with_capacity(batch.jobs.len());
+        for (index, job) in batch.jobs.iter().enumerate() {
+            let end = at
+                + labelled.rows[at..]
+                    .iter()
+                    .take_while(|&&r| r < job.rows.end)
+                    .count();
+            let mine = at..end;
+            at = end;
+            list.push(Self::of(batch, index, labelled, mine, tape, width));
+        }
+        list
+    }
+
+    fn of(
+        batch: &Batch,
+        index: usize,
+        labelled: &Labelled,
+        mine: Range<usize>,
+        tape: &[LayerTape],
+        width: usize,
+    ) -> Self {
+        let job = &batch.jobs[index];
+        let mut block_losses = vec![0.0; job.blocks.len()];
+        let own: Vec<_> = batch.sequences.iter().filter(|s| s.job == index).collect();
+        let mut sequences = vec![SequenceLoss::default(); own.len()];
+        let (mut correct, mut bad, mut block, mut sequence) = (0, None, 0, 0);
+        for i in mine {
+            let (row, loss) = (labelled.rows[i], f64::from(labelled.losses[i]));
+            while row >= own[sequence].rows.end {
+                sequence += 1;
+            }
+            while block < job.blocks.len() && row >= job.blocks[block].end {
+                block += 1;
+            }
+            if let Some(sum) = block_losses.get_mut(block) {
+                *sum += f64::from(batch.coefficients[row]) * loss;
+            }
+            sequences[sequence].sum += loss;
+            sequences[sequence].tokens += 1;
+            correct += u64::from(labelled.correct[i]);
+            if !loss.is_finite() && bad.is_none() {
+                let origin = (!tape.is_empty()).then(|| origin(tape, row, width));
+                let (number, start) = (own[sequence].number, own[sequence].rows.start);
+                bad = Some(BadRow {
+                    sequence: number,
+                    row: row - start,
+                    origin,
+                });
+            }
+        }
+        Self {
+            slot: job.slot,
+            block_losses,
+            sequences,
+            correct,
+            bad,
+        }
+    }
+}
+
+/// The first place of a row that is not finite, from the tape of its pass.
+fn origin(tape: &[LayerTape], row: usize, width: usize) -> Origin {
+    let bad = |values: &[f32]| {
+        let cells = values[row * width..].iter().take(width);
+        cells.into_iter().any(|cell| !cell.is_finite())
+    };
+    for (layer, tape) in tape.iter().enumerate() {
+        if bad(&tape.residual) {
+            return layer
+                .checked_sub(1)
+                .map_or(Origin::Embedding, Origin::Layer);
+        }
+        if bad(&tape.middle) {
+            return Origin::Layer(layer);
+        }
+    }
+    Origin::End
+}
