@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gpu_actor::model::Model;
 use gpu_actor::peft::files::{self, Imported};
 use gpu_actor::stage::adapter::Adapter;
 use shared::model::ModelShape;
@@ -36,6 +37,28 @@ pub(crate) fn open(given: &Path, shape: &ModelShape) -> Result<Opened, Failure> 
     let folder = locate(given)?;
     let found = files::read(&folder, shape).or_exit(Exit::BadInput)?;
     Ok(Opened { folder, found })
+}
+
+/// Says so when an adapter names another base model than this one; nothing when they are the same, or cannot be
+/// compared: a name against a hash, or no name at all.
+pub(crate) fn other_base(named: Option<&str>, model: &Model) -> Option<String> {
+    let named = named?;
+    let own = if named.starts_with("sha256:") {
+        format!("sha256:{}", model.content_hash())
+    } else {
+        model.name.clone().filter(|_| is_hub_id(named))?
+    };
+    let same = named.eq_ignore_ascii_case(&own);
+    (!same).then(|| format!("the adapter was made for {named}, this model is {own}"))
+}
+
+/// Whether a name is that of a model hub, owner and model, and not a path of the machine it was made on.
+fn is_hub_id(name: &str) -> bool {
+    let parts: Vec<&str> = name.split('/').collect();
+    parts.len() == 2
+        && parts
+            .iter()
+            .all(|part| !part.is_empty() && !part.starts_with('.'))
 }
 
 /// The folder with `adapter_config.json`.

@@ -115,7 +115,14 @@ fn tokenizer(source: &TokenizerSource) -> Result<Tokenizer, Failure> {
                 .map(|path| read(path, TOKENIZER))
                 .transpose()?;
             Tokenizer::from_json(json.as_bytes(), config.as_ref().map(String::as_bytes))
-                .with_context(|| tokenizer.display().to_string())
+                // The message names the file of the two that is wrong.
+                .with_context(|| {
+                    tokenizer
+                        .parent()
+                        .unwrap_or(tokenizer)
+                        .display()
+                        .to_string()
+                })
                 .or_exit(Exit::BadInput)
         }
     }

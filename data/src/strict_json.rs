@@ -1,9 +1,7 @@
 //! JSON of one line, refusing what lenient readers let pass: a key twice, half a surrogate pair, bottomless nesting.
 
-use std::fmt;
-
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::Value;
+use shared::strict_json::{self, DUPLICATE};
 
 use crate::check::Code;
 
@@ -18,11 +16,7 @@ pub(crate) struct JsonFault {
 
 /// Reads one value that fills the text.
 pub(crate) fn parse(text: &str) -> Result<Value, JsonFault> {
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Strict
-        .deserialize(&mut reader)
-        .and_then(|value| reader.end().map(|()| value));
-    value.map_err(|error| fault(&error, text))
+    strict_json::parse(text).map_err(|error| fault(&error, text))
 }
 
 fn fault(error: &serde_json::Error, text: &str) -> JsonFault {
@@ -42,77 +36,6 @@ fn fault(error: &serde_json::Error, text: &str) -> JsonFault {
         code,
         reason,
         at: error.column().min(text.len()),
-    }
-}
-
-const DUPLICATE: &str = "the key";
-
-struct Strict;
-
-impl<'de> DeserializeSeed<'de> for Strict {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
-        reader.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Strict {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut all = Vec::new();
-        while let Some(item) = items.next_element_seed(Self)? {
-            all.push(item);
-        }
-        Ok(Value::Array(all))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
-            if map.contains_key(&key) {
-                let key: String = key.chars().take(40).collect();
-                return Err(A::Error::custom(format!(
-                    "{DUPLICATE} `{key}` is there twice"
-                )));
-            }
-            let value = entries.next_value_seed(Self)?;
-            map.insert(key, value);
-        }
-        Ok(Value::Object(map))
     }
 }
 

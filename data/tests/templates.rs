@@ -305,7 +305,6 @@ fn values_that_grow_in_a_template_end_by_the_budget() {
     ];
     let messages = [Message::user("q")];
     for source in attacks {
-        let started = std::time::Instant::now();
         let error = compiled(source, &Tokenizer::bytes())
             .render(&messages, false)
             .unwrap_err();
@@ -313,7 +312,6 @@ fn values_that_grow_in_a_template_end_by_the_budget() {
             error.to_string().contains("exceeds its budget"),
             "{source}: {error}"
         );
-        assert!(started.elapsed().as_secs() < 10, "{source}");
     }
 }
 
@@ -326,9 +324,10 @@ fn long_conversations_are_within_the_budget() {
         })
         .collect();
     for name in families().iter().map(|family| family.name.as_str()) {
-        match family(name).render(&messages, true) {
-            Err(TemplateError::Budget { reason }) => panic!("{name}: {reason}"),
-            Ok(_) | Err(_) => {}
-        }
+        let rendered = family(name).render(&messages, true);
+        assert!(
+            !matches!(rendered, Err(TemplateError::Budget { .. })),
+            "{name}"
+        );
     }
 }

@@ -9,6 +9,7 @@
 //! | [`job`] | what a tenant asks for: method, optimizer, schedule, data, limits |
 //! | [`model`] | layer, head and vocabulary sizes of a backbone; the sites an adapter may attach to |
 //! | [`random`] | counter-based randomness: nothing is drawn in an order |
+//! | [`strict_json`] | JSON without a key twice |
 
 #![forbid(unsafe_code)]
 
@@ -16,3 +17,4 @@ pub mod ids;
 pub mod job;
 pub mod model;
 pub mod random;
+pub mod strict_json;

@@ -84,46 +84,6 @@ fn a_job_that_was_stopped_early_stays_stopped() {
     assert_same_state(&stopped.state, &state, "after the interruption");
 }
 
-/// A run that is killed between the two must not lose the evaluation: the checkpoint would count it as told.
-#[test]
-fn an_evaluation_is_told_before_the_checkpoint_that_counts_it() {
-    let model = tiny::llama();
-    let method = AdapterSpec::BitFit(BitFitSpec {
-        targets: Targets::Group("all-linear".into()),
-    });
-    let mut plans = [plain("one", method.clone()), plain("two", method)];
-    for plan in &mut plans {
-        plan.spec.eval = EvalSpec {
-            every_steps: Some(1),
-            ..EvalSpec::default()
-        };
-        plan.spec.checkpoint = CheckpointSpec {
-            every_steps: 1,
-            ..CheckpointSpec::default()
-        };
-    }
-    let mut session = Manner::new(1, 300).session(&model);
-    for plan in &plans {
-        admit(&mut session, &model, plan, None);
-    }
-    let mut due = 0;
-    while !session.is_idle() {
-        let events = session.round();
-        let first = events
-            .iter()
-            .position(|event| matches!(event, Event::CheckpointDue { .. }));
-        let (before, after) = events.split_at(first.unwrap());
-        let told = |event: &&Event| matches!(event, Event::Step { .. } | Event::Evaluation { .. });
-        assert!(before.iter().filter(told).count() >= 4, "{events:?}");
-        assert_eq!(after.iter().filter(told).count(), 0, "{events:?}");
-        due += after
-            .iter()
-            .filter(|event| matches!(event, Event::CheckpointDue { .. }))
-            .count();
-    }
-    assert_eq!(due, 8, "one a step and job");
-}
-
 /// A checkpoint that another program made up: each part must be of this job before a step is taken.
 #[test]
 fn a_state_of_another_job_is_refused_in_words() {
@@ -166,4 +126,44 @@ fn a_state_of_another_job_is_refused_in_words() {
         let problem = refused.unwrap_err();
         assert!(problem.contains(words), "{problem}");
     }
+}
+
+/// A run that is killed between the two must not lose the evaluation: the checkpoint would count it as told.
+#[test]
+fn an_evaluation_is_told_before_the_checkpoint_that_counts_it() {
+    let model = tiny::llama();
+    let method = AdapterSpec::BitFit(BitFitSpec {
+        targets: Targets::Group("all-linear".into()),
+    });
+    let mut plans = [plain("one", method.clone()), plain("two", method)];
+    for plan in &mut plans {
+        plan.spec.eval = EvalSpec {
+            every_steps: Some(1),
+            ..EvalSpec::default()
+        };
+        plan.spec.checkpoint = CheckpointSpec {
+            every_steps: 1,
+            ..CheckpointSpec::default()
+        };
+    }
+    let mut session = Manner::new(1, 300).session(&model);
+    for plan in &plans {
+        admit(&mut session, &model, plan, None);
+    }
+    let mut due = 0;
+    while !session.is_idle() {
+        let events = session.round();
+        let first = events
+            .iter()
+            .position(|event| matches!(event, Event::CheckpointDue { .. }));
+        let (before, after) = events.split_at(first.unwrap());
+        let told = |event: &&Event| matches!(event, Event::Step { .. } | Event::Evaluation { .. });
+        assert!(before.iter().filter(told).count() >= 4, "{events:?}");
+        assert_eq!(after.iter().filter(told).count(), 0, "{events:?}");
+        due += after
+            .iter()
+            .filter(|event| matches!(event, Event::CheckpointDue { .. }))
+            .count();
+    }
+    assert_eq!(due, 8, "one a step and job");
 }

@@ -53,6 +53,9 @@ pub(crate) struct MergeArgs {
     /// Folder to write; it must not be there yet
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: PathBuf,
+    /// Merges even when the adapter names another base model than this one
+    #[arg(long)]
+    pub(crate) other_base: bool,
     /// Number format of the merged weights
     #[arg(long, value_enum, default_value_t = MergedFormat::Bf16)]
     pub(crate) format: MergedFormat,

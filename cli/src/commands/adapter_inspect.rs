@@ -52,7 +52,10 @@ pub(crate) fn run(
     let tensors = tensors(&weights)?;
     if let Some(name) = &args.model {
         let model = backbone::as_shipped(settings, name)?;
-        adapter_folder::open(&folder, &model.shape)?;
+        let opened = adapter_folder::open(&folder, &model.shape)?;
+        if let Some(other) = adapter_folder::other_base(opened.found.base.as_deref(), &model) {
+            output.note(format!("note: {other}"));
+        }
     }
     let values: u64 = tensors
         .iter()

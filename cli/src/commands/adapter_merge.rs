@@ -44,6 +44,13 @@ pub(crate) fn run(args: &MergeArgs, settings: &Settings, output: &Output) -> Res
     let backbone = Backbone::open(&store, &args.model, here, BackboneFormat::AsShipped, &cpu)?;
     let opened = adapter_folder::open(&args.adapter, &backbone.model.shape)?;
     let found = &opened.found;
+    if let Some(other) = adapter_folder::other_base(found.base.as_deref(), &backbone.model) {
+        if !args.other_base {
+            let hint = "give the model it was made for, or --other-base to merge nevertheless";
+            return Err(Failure::new(Exit::BadInput, other).hint(hint));
+        }
+        output.note(format!("note: {other}"));
+    }
     let merge = Merge {
         model: &backbone.model,
         language: &backbone.language,

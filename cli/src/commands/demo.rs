@@ -50,6 +50,7 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
     }
     if let Some(steps) = args.steps {
         for job in &mut jobs.file.jobs {
+            job.train.epochs = None;
             job.train.steps = Some(steps);
         }
     }

@@ -56,7 +56,12 @@ pub(crate) fn run(
     let mut stage = Stage::new(backbone.model.clone(), cpu);
     let slot = match &args.adapter {
         Some(folder) => {
-            stage.attach(adapter_folder::open(folder, &backbone.model.shape)?.adapter())
+            let opened = adapter_folder::open(folder, &backbone.model.shape)?;
+            let base = opened.found.base.as_deref();
+            if let Some(other) = adapter_folder::other_base(base, &backbone.model) {
+                output.note(format!("note: {other}"));
+            }
+            stage.attach(opened.adapter())
         }
         None => BARE,
     };

@@ -219,13 +219,13 @@ fn a_full_disk_leaves_nothing_half_written() {
 #[test]
 fn what_would_not_fit_is_refused_before_it_starts() {
     let sandbox = prepared(&format!(
-        "engine = {{ tokens_per_pass = 900000000 }}\n{}",
+        "engine = {{ tokens_per_pass = 16000000 }}\n{}",
         one_job(LORA)
     ));
     sandbox.run(&["train", "jobs.toml"]).ended_with(5).said(&[
         "the run needs about",
         "are available",
-        "tokens_per_pass (now 900000000)",
+        "tokens_per_pass (now 16000000)",
     ]);
     assert!(sandbox.names("adapters").is_empty());
 }

@@ -168,3 +168,42 @@ fn what_is_no_change_of_weights_is_not_merged() {
         assert!(!sandbox.path("merged").exists());
     }
 }
+
+/// Shapes that fit say nothing of weights: an adapter of another backbone is told, and not merged unasked.
+#[test]
+fn an_adapter_of_another_model_is_told_and_merged_only_when_asked() {
+    let sandbox = Sandbox::new();
+    sandbox.tiny_model();
+    let other = ["--layers", "2", "--hidden", "64", "--seed", "7"];
+    sandbox
+        .run(&[&["model", "tiny", "other"], &other[..]].concat())
+        .ended_with(0);
+    trained(&sandbox, "tiny");
+    let words = ["the adapter was made for sha256:", "this model is sha256:"];
+    for model in ["tiny", "other"] {
+        let generate = ["generate", "-m", model, "-a", "adapters/lora", "q"];
+        let few = ["--max-tokens", "1"];
+        let inspect = ["adapter", "inspect", "adapters/lora", "--model", model];
+        for command in [[&generate[..], &few].concat(), inspect.to_vec()] {
+            let ended = sandbox.run(&command).ended_with(0);
+            assert_eq!(ended.err.contains(words[0]), model == "other", "{model}");
+        }
+    }
+    let merge = |model: &'static str| {
+        let to = if model == "tiny" { "same" } else { "far" };
+        [
+            "adapter",
+            "merge",
+            "adapters/lora",
+            "--model",
+            model,
+            "--output",
+            to,
+        ]
+    };
+    sandbox.run(&merge("tiny")).ended_with(0);
+    sandbox.run(&merge("other")).ended_with(3).said(&words);
+    assert!(!sandbox.path("far").exists());
+    let asked = [&merge("other")[..], &["--other-base"]].concat();
+    sandbox.run(&asked).ended_with(0).said(&words);
+}

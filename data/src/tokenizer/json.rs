@@ -44,7 +44,7 @@ pub(super) fn build(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Tokenizer
         inner,
         special,
         vocab_size,
-        chat_template(&config),
+        chat_template(&config)?,
     ))
 }
 
@@ -132,17 +132,24 @@ fn first_added(inner: &tokenizers::Tokenizer) -> Option<u32> {
     encoding.get_ids().first().copied()
 }
 
-/// The template of the config: a string, or the one called `default` of a list of named ones.
-fn chat_template(config: &Value) -> Option<String> {
-    let entry = &config["chat_template"];
-    if let Some(text) = entry.as_str() {
-        return Some(text.to_owned());
-    }
-    let named = |name: &str| {
-        let found = entry.as_array()?.iter().find(|t| t["name"] == *name)?;
-        found["template"].as_str().map(str::to_owned)
+/// The template of the config: a string, or the one called `default` of a list of named ones; none when it is null
+/// or absent, or the list has no `default`.
+fn chat_template(config: &Value) -> Result<Option<String>, TokenizerError> {
+    let text = |entry: &Value| match entry.as_str() {
+        Some(text) => Ok(Some(text.to_owned())),
+        None => Err(not_readable(
+            CONFIG,
+            &"chat_template is neither a text nor a list of named texts",
+        )),
     };
-    named("default")
+    match &config["chat_template"] {
+        Value::Null => Ok(None),
+        Value::Array(list) => match list.iter().find(|entry| entry["name"] == "default") {
+            Some(entry) => text(&entry["template"]),
+            None => Ok(None),
+        },
+        entry => text(entry),
+    }
 }
 
 fn not_readable(file: &'static str, error: &dyn std::fmt::Display) -> TokenizerError {
@@ -231,6 +238,24 @@ mod tests {
     fn a_config_that_names_an_unknown_token_is_refused() {
         let error = with(|_| {}, &json!({"eos_token": "</s>"})).unwrap_err();
         assert!(error.to_string().contains("eos_token `</s>`"), "{error}");
+    }
+
+    #[test]
+    fn a_template_that_is_no_text_is_refused() {
+        for wrong in [
+            json!(5),
+            json!({}),
+            json!([{"name": "default", "template": 5}]),
+        ] {
+            let error = with(|_| {}, &json!({"chat_template": wrong})).unwrap_err();
+            let message = error.to_string();
+            assert!(
+                message.starts_with("tokenizer_config.json") && message.contains("chat_template"),
+                "{message}"
+            );
+        }
+        let none = with(|_| {}, &json!({"chat_template": null})).unwrap();
+        assert_eq!(none.chat_template(), None);
     }
 
     #[test]

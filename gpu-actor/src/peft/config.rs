@@ -10,6 +10,7 @@ use shared::job::{
     NonLinearity, PrefixSpec, PromptSpec, Targets,
 };
 use shared::model::{ModelShape, Target};
+use shared::strict_json;
 
 use super::adapter_hub;
 pub use super::config_error::ConfigError;
@@ -144,7 +145,7 @@ fn names(targets: &[Target]) -> Value {
 /// [`ConfigError`] naming the key that is missing, wrong or not computed here.
 pub fn read(text: &str) -> Result<Found, ConfigError> {
     let value: Value =
-        serde_json::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string()))?;
+        strict_json::parse(text).map_err(|error| ConfigError::Syntax(error.to_string()))?;
     let Value::Object(map) = value else {
         return Err(ConfigError::Syntax("another kind of value".into()));
     };
@@ -164,16 +165,14 @@ pub fn read(text: &str) -> Result<Found, ConfigError> {
 }
 
 fn read_peft(config: &Config) -> Result<AdapterSpec, ConfigError> {
-    refuse(
-        config,
-        &[
-            "modules_to_save",
-            "layers_to_transform",
-            "exclude_modules",
-            "trainable_token_indices",
-        ],
-    )?;
-    match config.text("peft_type")?.as_str() {
+    let method = config.text("peft_type")?;
+    config.only(&[COMMON, keys_of(&method)].concat())?;
+    match config.0.get("task_type") {
+        None | Some(Value::Null) => {}
+        Some(task) if task == "CAUSAL_LM" => {}
+        Some(task) => return Err(setting("task_type", task)),
+    }
+    match method.as_str() {
         "LORA" => read_lora(config),
         "IA3" => Ok(AdapterSpec::Ia3(Ia3Spec {
             targets: config.targets("target_modules")?,
@@ -210,64 +209,96 @@ fn read_peft(config: &Config) -> Result<AdapterSpec, ConfigError> {
 }
 
 fn read_lora(config: &Config) -> Result<AdapterSpec, ConfigError> {
-    refuse(
-        config,
-        &[
-            "rank_pattern",
-            "alpha_pattern",
-            "fan_in_fan_out",
-            "lora_bias",
-            "target_parameters",
-        ],
-    )?;
-    refuse(
-        config,
-        &[
-            "use_qalora",
-            "use_bdlora",
-            "layer_replication",
-            "alora_invocation_tokens",
-            "megatron_config",
-        ],
-    )?;
     match config.0.get("bias") {
         None | Some(Value::Null) => {}
         Some(Value::String(bias)) if bias == "none" => {}
-        Some(other) => {
-            return Err(ConfigError::Setting {
-                key: "bias",
-                value: other.to_string(),
-            });
-        }
+        Some(other) => return Err(setting("bias", other)),
+    }
+    match config.0.get("init_lora_weights") {
+        None | Some(Value::Null | Value::Bool(_)) => {}
+        Some(Value::String(name)) if PLAIN_STARTS.contains(&name.as_str()) => {}
+        // The others (pissa, olora, corda, loftq, ...) take what they put into the adapter out of the backbone.
+        Some(other) => return Err(setting("init_lora_weights", other)),
     }
     Ok(AdapterSpec::Lora(LoraSpec {
         rank: config.count("r")?,
         alpha: Some(config.number("lora_alpha")?),
-        dropout: config.number("lora_dropout").unwrap_or(0.0),
+        dropout: match config.0.get("lora_dropout") {
+            None | Some(Value::Null) => 0.0,
+            Some(_) => config.number("lora_dropout")?,
+        },
         targets: config.targets("target_modules")?,
-        rslora: config.flag("use_rslora"),
-        dora: config.flag("use_dora"),
+        rslora: config.flag("use_rslora")?,
+        dora: config.flag("use_dora")?,
         lr_ratio: 1.0,
     }))
 }
 
-/// Refuses keys that are present with a value other than null, false or empty.
-fn refuse(config: &Config, keys: &[&'static str]) -> Result<(), ConfigError> {
-    for &key in keys {
-        let set = match config.0.get(key) {
-            None | Some(Value::Null | Value::Bool(false)) => false,
-            Some(Value::Array(list)) => !list.is_empty(),
-            Some(Value::Object(map)) => !map.is_empty(),
-            Some(_) => true,
-        };
-        if set {
-            return Err(ConfigError::Setting {
-                key,
-                value: config.0[key].to_string(),
-            });
-        }
+/// Keys of every method that are read, or say nothing of the numbers.
+const COMMON: &[&str] = &[
+    "auto_mapping",
+    "base_model_name_or_path",
+    "inference_mode",
+    "peft_type",
+    "peft_version",
+    "revision",
+    "task_type",
+];
+/// Keys of virtual tokens.
+const VIRTUAL: &[&str] = &[
+    "num_virtual_tokens",
+    "token_dim",
+    "num_transformer_submodules",
+    "num_attention_heads",
+    "num_layers",
+    "encoder_hidden_size",
+    "prefix_projection",
+    "init_weights",
+    "prompt_tuning_init",
+    "prompt_tuning_init_text",
+    "tokenizer_name_or_path",
+    "tokenizer_kwargs",
+];
+/// Ways to start that leave the backbone as it is.
+const PLAIN_STARTS: &[&str] = &["gaussian", "orthogonal", "eva"];
+
+/// Keys of a method that are read, or say nothing of the numbers.
+fn keys_of(method: &str) -> &'static [&'static str] {
+    match method {
+        "LORA" => &[
+            "r",
+            "lora_alpha",
+            "lora_dropout",
+            "target_modules",
+            "bias",
+            "use_rslora",
+            "use_dora",
+            "init_lora_weights",
+            "eva_config",
+            "layers_pattern",
+            "megatron_core",
+            "qalora_group_size",
+        ],
+        "IA3" => &["target_modules", "feedforward_modules", "init_ia3_weights"],
+        "PREFIX_TUNING" | "PROMPT_TUNING" => VIRTUAL,
+        "BOTTLENECK" => &[
+            "placement",
+            "bottleneck_size",
+            "non_linearity",
+            "residual",
+            "bias",
+        ],
+        "BITFIT" => &["target_modules"],
+        "DIFF_PRUNING" => &["target_modules", "density"],
+        _ => &[],
     }
-    Ok(())
+}
+
+fn setting(key: &str, value: &Value) -> ConfigError {
+    ConfigError::Setting {
+        key: key.to_owned(),
+        value: value.to_string(),
+    }
 }
 
 struct Config(Map<String, Value>);
@@ -301,8 +332,31 @@ impl Config {
         })
     }
 
-    fn flag(&self, key: &str) -> bool {
-        self.0.get(key).and_then(Value::as_bool).unwrap_or(false)
+    fn flag(&self, key: &'static str) -> Result<bool, ConfigError> {
+        match self.0.get(key) {
+            None | Some(Value::Null) => Ok(false),
+            Some(value) => value.as_bool().ok_or(ConfigError::Key {
+                key,
+                wanted: "true or false",
+            }),
+        }
+    }
+
+    /// Refuses keys that are not known, unless their value is null, false or empty: then they ask for nothing.
+    fn only(&self, known: &[&str]) -> Result<(), ConfigError> {
+        for (key, value) in &self.0 {
+            let set = match value {
+                Value::Null | Value::Bool(false) => false,
+                Value::Array(list) => !list.is_empty(),
+                Value::Object(map) => !map.is_empty(),
+                Value::String(text) => !text.is_empty(),
+                Value::Bool(true) | Value::Number(_) => true,
+            };
+            if set && !known.contains(&key.as_str()) {
+                return Err(setting(key, value));
+            }
+        }
+        Ok(())
     }
 
     fn choice<T: serde::de::DeserializeOwned>(
@@ -334,5 +388,75 @@ impl Config {
             }
             _ => Err(error()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// As version 0.21.2 of the library writes it, every key at its default.
+    const LORA: &str = r#"{"task_type": "CAUSAL_LM", "peft_type": "LORA", "auto_mapping": null,
+        "peft_version": "0.21.2", "base_model_name_or_path": "some/model", "revision": null, "inference_mode": true,
+        "r": 8, "target_modules": ["q_proj"], "exclude_modules": null, "lora_alpha": 16, "lora_dropout": 0.0,
+        "fan_in_fan_out": false, "bias": "none", "use_rslora": false, "modules_to_save": null,
+        "init_lora_weights": true, "layers_to_transform": null, "layers_pattern": null, "rank_pattern": {},
+        "alpha_pattern": {}, "megatron_config": null, "megatron_core": "megatron.core",
+        "trainable_token_indices": null, "loftq_config": {}, "eva_config": null, "corda_config": null,
+        "lora_ga_config": null, "use_dora": false, "velora_config": null, "alora_invocation_tokens": null,
+        "use_qalora": false, "qalora_group_size": 16, "monteclora_config": null, "layer_replication": null,
+        "lora_bias": false, "target_parameters": null, "use_bdlora": null, "arrow_config": null,
+        "kasa_config": null, "ensure_weight_tying": false}"#;
+    const IA3: &str = r#"{"task_type": "CAUSAL_LM", "peft_type": "IA3", "auto_mapping": null,
+        "peft_version": "0.21.2", "base_model_name_or_path": null, "revision": null, "inference_mode": true,
+        "target_modules": ["down_proj", "v_proj"], "exclude_modules": null, "feedforward_modules": ["down_proj"],
+        "fan_in_fan_out": false, "modules_to_save": null, "init_ia3_weights": true}"#;
+    const PREFIX: &str = r#"{"task_type": "CAUSAL_LM", "peft_type": "PREFIX_TUNING", "auto_mapping": null,
+        "peft_version": "0.21.2", "base_model_name_or_path": null, "revision": null, "inference_mode": true,
+        "num_virtual_tokens": 4, "token_dim": 64, "num_transformer_submodules": 1, "num_attention_heads": 4,
+        "num_layers": 2, "modules_to_save": null, "init_weights": null, "encoder_hidden_size": 64,
+        "prefix_projection": false}"#;
+    const PROMPT: &str = r#"{"task_type": "CAUSAL_LM", "peft_type": "PROMPT_TUNING", "auto_mapping": null,
+        "peft_version": "0.21.2", "base_model_name_or_path": null, "revision": null, "inference_mode": true,
+        "num_virtual_tokens": 4, "token_dim": 64, "num_transformer_submodules": 1, "num_attention_heads": 4,
+        "num_layers": 2, "modules_to_save": null, "prompt_tuning_init": "TEXT", "prompt_tuning_init_text": "hello",
+        "tokenizer_name_or_path": "some/model", "tokenizer_kwargs": null}"#;
+
+    #[test]
+    fn what_the_library_writes_is_read() {
+        for text in [LORA, IA3, PREFIX, PROMPT] {
+            assert!(read(text).is_ok(), "{:?}", read(text));
+        }
+    }
+
+    #[test]
+    fn what_changes_the_numbers_is_refused_by_name() {
+        let cases = [
+            ("init_lora_weights", "\"pissa\""),
+            ("init_lora_weights", "\"pissa_niter_4\""),
+            ("init_lora_weights", "\"olora\""),
+            ("init_lora_weights", "\"corda\""),
+            ("init_lora_weights", "\"loftq\""),
+            ("task_type", "\"SEQ_CLS\""),
+            ("bias", "\"all\""),
+            ("fan_in_fan_out", "true"),
+            ("modules_to_save", "[\"lm_head\"]"),
+            ("rank_pattern", "{\"q_proj\": 4}"),
+            ("lora_bias", "true"),
+            ("use_rslora", "\"yes\""),
+            ("lora_dropout", "\"0.1\""),
+            ("a_key_of_tomorrow", "0.5"),
+        ];
+        for (key, value) in cases {
+            let mut file: Value = serde_json::from_str(LORA).unwrap();
+            file[key] = serde_json::from_str(value).unwrap();
+            let message = read(&file.to_string()).unwrap_err().to_string();
+            assert!(message.contains(key), "{message}");
+        }
+        let twice = LORA.replace("\"r\": 8", "\"r\": 8, \"r\": 4");
+        let message = read(&twice).unwrap_err().to_string();
+        assert!(message.contains("`r` is there twice"), "{message}");
     }
 }

@@ -30,7 +30,7 @@ pub enum ConfigError {
     )]
     Setting {
         /// The key.
-        key: &'static str,
+        key: String,
         /// Its value.
         value: String,
     },

@@ -231,8 +231,10 @@ fn compare(at: &str, old: &serde_json::Value, new: &serde_json::Value, keys: &mu
 
 fn load_one(path: &Path) -> Result<(Manifest, JobState), Unsound> {
     let manifest = Manifest::read(path)?;
-    let bytes = regular::read(&path.join(STATE), manifest.bytes)
-        .map_err(|error| Unsound::of(STATE, &error))?;
+    let bytes = regular::read(&path.join(STATE), manifest.bytes).map_err(|error| {
+        let limit = format!("{error}; the manifest says {}", manifest.bytes);
+        Unsound::of(STATE, &limit)
+    })?;
     let state = state::read(&bytes, &manifest)?;
     Ok((manifest, state))
 }

@@ -163,9 +163,15 @@ pub fn check(shape: &ModelShape) -> Result<(), ConfigError> {
 fn object(text: &str) -> Result<Map<String, Value>, ConfigError> {
     // A byte order mark is legal in no JSON, yet editors write it.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    serde_json::from_str(text).map_err(|error| ConfigError::Syntax {
+    let value = crate::strict_json::parse(text).map_err(|error| ConfigError::Syntax {
         reason: error.to_string(),
-    })
+    })?;
+    match value {
+        Value::Object(map) => Ok(map),
+        _ => Err(ConfigError::Syntax {
+            reason: "it is not an object".to_owned(),
+        }),
+    }
 }
 
 fn family(fields: &Fields<'_>) -> Result<Family, ConfigError> {

@@ -15,7 +15,7 @@ use crate::train::session::JobState;
 pub(super) const VERSION: u64 = 2;
 pub(super) const MANIFEST: &str = "manifest.json";
 /// Largest manifest read.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Why a folder is no checkpoint to continue from.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Manifest {
     /// Reads the manifest of a folder, whose name must be that of its step.
     pub(super) fn read(folder: &Path) -> Result<Self, Unsound> {
         let damaged = |error: &dyn Display| Unsound::of(MANIFEST, error);
-        let text = regular::read_text(&folder.join(MANIFEST), MOST_BYTES)
+        let text = regular::read_text(&folder.join(MANIFEST), MAX_BYTES)
             .map_err(|error| damaged(&error))?;
         let Versioned { version } = serde_json::from_str(&text).map_err(|error| damaged(&error))?;
         if version != VERSION {
