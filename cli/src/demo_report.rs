@@ -122,7 +122,7 @@ fn text(told: &Told) -> String {
         table.row([
             job.report.job.clone(),
             job.report.method.clone(),
-            job.report.steps.to_string(),
+            job.report.step.to_string(),
             render::count(job.report.tokens),
             report::arrow(job.report.fall()),
             job.loss_falls_by

@@ -43,8 +43,10 @@ struct PlannedJob {
     held_out_rows: usize,
     tokens_per_epoch: u64,
     trained_share: f64,
-    steps: u64,
-    steps_taken: u64,
+    /// Steps taken by earlier runs.
+    step: u64,
+    /// Steps in all.
+    total: u64,
     done: bool,
 }
 
@@ -147,7 +149,7 @@ fn show_plan(
         ("state", l),
     ]);
     for job in &told.jobs {
-        let state = match (job.done, job.steps_taken) {
+        let state = match (job.done, job.step) {
             (true, _) => "done".to_owned(),
             (false, 0) => "new".into(),
             (false, step) => format!("goes on from step {step}"),
@@ -160,7 +162,7 @@ fn show_plan(
             job.held_out_rows.to_string(),
             render::count(job.tokens_per_epoch),
             format!("{:.0} %", 100.0 * job.trained_share),
-            job.steps.to_string(),
+            job.total.to_string(),
             state,
         ]);
     }
@@ -206,8 +208,8 @@ fn planned(job: &Prepared) -> PlannedJob {
         held_out_rows: job.ready.data.eval.len(),
         tokens_per_epoch: tokens,
         trained_share: count(true) as f64 / tokens.max(1) as f64,
-        steps: job.total,
-        steps_taken: job.steps_taken(),
+        total: job.total,
+        step: job.steps_taken(),
         done: job.done,
     }
 }
@@ -232,7 +234,7 @@ fn conclude(run: &Run, exit: Exit, jobs: &Jobs, output: &Output) -> Result<(), F
         if let Some(reason) = &report.reason {
             text.push_str(&format!(
                 "job {} was set aside at step {}: {reason}\n",
-                report.job, report.steps
+                report.job, report.step
             ));
         }
     }

@@ -15,12 +15,12 @@ pub(crate) struct JobReport {
     pub(crate) job: String,
     /// Its method in a few words.
     pub(crate) method: String,
-    /// `finished`, `set aside` or `interrupted`.
+    /// `finished`, `quarantined` or `interrupted`.
     pub(crate) state: &'static str,
     /// Why it was set aside.
     pub(crate) reason: Option<String>,
     /// Optimizer steps taken.
-    pub(crate) steps: u64,
+    pub(crate) step: u64,
     /// Steps in all.
     pub(crate) total: u64,
     /// Tokens trained on, over all steps.
@@ -60,7 +60,7 @@ fn one(run: &Run, job: &Prepared) -> JobReport {
     let reason = run.set_aside(&job.spec().name).map(str::to_owned);
     let adapter = job.place.adapter();
     let state = match (&reason, adapter.exists()) {
-        (Some(_), _) => "set aside",
+        (Some(_), _) => "quarantined",
         (None, true) => "finished",
         (None, false) => "interrupted",
     };
@@ -69,7 +69,7 @@ fn one(run: &Run, job: &Prepared) -> JobReport {
         method: method::describe(&job.spec().adapter),
         state,
         reason,
-        steps: progress.step,
+        step: progress.step,
         total: job.total,
         tokens: progress.tokens,
         loss: [progress.first_loss, progress.last_loss],
@@ -97,7 +97,7 @@ pub(crate) fn table(reports: &[JobReport]) -> String {
         table.row([
             report.job.clone(),
             report.method.clone(),
-            format!("{}/{}", report.steps, report.total),
+            format!("{}/{}", report.step, report.total),
             render::count(report.tokens),
             arrow(report.loss),
             arrow(report.held_out),

@@ -90,7 +90,7 @@ fn a_sound_adapter_is_done_without_its_checkpoints() {
     let told = sandbox.run(&["train", "jobs.toml", "--json"]).ended_with(0);
     assert_eq!(told.lines()[0]["jobs"][0]["done"], true);
     assert_eq!(told.last()["jobs"][0]["state"], "finished");
-    assert_eq!(told.last()["jobs"][0]["steps"], 4);
+    assert_eq!(told.last()["jobs"][0]["step"], 4);
     assert!(fs::read(sandbox.path(WEIGHTS)).unwrap() == weights);
     // Of another job it is still not.
     let other = sandbox.read("jobs.toml").replace("rank = 2", "rank = 4");

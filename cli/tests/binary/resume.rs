@@ -63,6 +63,6 @@ fn a_stopped_and_a_killed_run_end_in_the_same_bits() {
     assert!(!cut.names("adapters/one/checkpoints").is_empty());
     assert_eq!(signalled(&cut, "-KILL", 30), None);
     let told = cut.run(&["train", "jobs.toml", "--json"]).ended_with(0);
-    assert!(told.lines()[0]["jobs"][0]["steps_taken"].as_u64().unwrap() >= 10);
+    assert!(told.lines()[0]["jobs"][0]["step"].as_u64().unwrap() >= 10);
     assert_eq!(result(&cut), result(&whole));
 }

@@ -73,14 +73,14 @@ fn a_job_that_breaks_is_set_aside_and_the_others_bytes_are_those_of_it_alone() {
     let job = &told["jobs"][0];
     assert_eq!(
         (&job["job"], &job["state"]),
-        (&"broken".into(), &"set aside".into())
+        (&"broken".into(), &"quarantined".into())
     );
     let reason = job["reason"].as_str().unwrap();
     assert!(
         reason.contains("not finite") && reason.contains("row"),
         "{reason}"
     );
-    let steps = job["steps"].as_u64().unwrap();
+    let steps = job["step"].as_u64().unwrap();
     assert_eq!(
         both.names("adapters/broken/checkpoints"),
         [format!("step-{steps:08}")]
@@ -94,8 +94,8 @@ fn a_job_that_breaks_is_set_aside_and_the_others_bytes_are_those_of_it_alone() {
         .ended_with(6)
         .last();
     assert_eq!(
-        (&again["jobs"][0]["reason"], &again["jobs"][0]["steps"]),
-        (&job["reason"], &job["steps"])
+        (&again["jobs"][0]["reason"], &again["jobs"][0]["step"]),
+        (&job["reason"], &job["step"])
     );
     assert_eq!(both.read("adapters/broken/metrics.jsonl"), before);
     assert!(quiet(&both) == alone, "the neighbour was touched");

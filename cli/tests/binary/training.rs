@@ -154,7 +154,7 @@ fn given_again_it_is_done_and_changed_it_is_refused() {
         .ended_with(0)
         .last();
     assert_eq!(told["jobs"][0]["state"], "finished");
-    assert_eq!(told["jobs"][0]["steps"], 60);
+    assert_eq!(told["jobs"][0]["step"], 60);
     assert_eq!(sandbox.read("adapters/plain/metrics.jsonl"), before);
     sandbox.write("jobs.toml", JOBS.replace("2e-2", "3e-2"));
     sandbox.run(&["train", "jobs.toml"]).ended_with(3).said(&[
@@ -181,7 +181,7 @@ fn a_look_trains_nothing() {
         .ended_with(0)
         .last();
     assert_eq!(told["event"], "plan");
-    assert_eq!(told["jobs"][0]["steps"], 60);
+    assert_eq!(told["jobs"][0]["step"], 60);
     assert!(told["memory_total"].as_u64().unwrap() > 0);
     assert!(sandbox.names("adapters").is_empty());
 }
@@ -260,7 +260,7 @@ fn a_job_whose_numbers_explode_is_set_aside_and_the_other_goes_on() {
     let ran = sandbox.run(&["train", "jobs.toml", "--json"]).ended_with(6);
     let told = ran.last();
     assert_eq!(told["jobs"][0]["state"], "finished");
-    assert_eq!(told["jobs"][1]["state"], "set aside");
+    assert_eq!(told["jobs"][1]["state"], "quarantined");
     assert!(
         told["jobs"][1]["reason"]
             .as_str()
