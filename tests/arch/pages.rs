@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use shared::job::JobFile;
 
-const PAGES: [&str; 4] = [
+const PAGES: [&str; 6] = [
     "README.md",
     "ARCHITECTURE.md",
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "docs",
     "docs/adr",
 ];
 
@@ -57,14 +59,77 @@ fn the_example_of_the_readme_is_a_file_of_jobs() {
     assert_eq!(file.jobs.len(), 2);
 }
 
+/// Whole examples parse; what is not a whole file of jobs has no `[[job]]`.
+#[test]
+fn the_example_of_the_manual_is_a_file_of_jobs() {
+    let page = read(&root().join("docs/training.md"));
+    let examples = blocks(&page, "toml");
+    let whole = examples.iter().filter(|text| text.contains("[[job]]"));
+    let parsed: Vec<JobFile> = whole
+        .map(|text| JobFile::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}")))
+        .collect();
+    assert!(!parsed.is_empty(), "the manual has no example");
+}
+
+/// Links between pages lead to files and headings that exist.
+#[test]
+fn links_lead_somewhere() {
+    let mut lost = Vec::new();
+    for page in [
+        "README.md",
+        "CHANGELOG.md",
+        "docs/training.md",
+        "docs/performance.md",
+        "docs/output.md",
+    ] {
+        let text = read(&root().join(page));
+        let folder = root()
+            .join(page)
+            .parent()
+            .expect("a page lies in a folder")
+            .to_path_buf();
+        for link in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            if link.starts_with("http") {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = folder.join(file);
+            let known = target.exists()
+                && (heading.is_empty() || headings(&read(&target)).contains(&heading.to_owned()));
+            if !known {
+                lost.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    assert!(lost.is_empty(), "{}", lost.join("\n"));
+}
+
+/// The anchors of a page's headings.
+fn headings(page: &str) -> Vec<String> {
+    let titles = page.lines().filter(|line| line.starts_with('#'));
+    let anchor = |title: &str| -> String {
+        let words = title.trim_start_matches('#').trim().to_lowercase();
+        let kept = words
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    titles.map(anchor).collect()
+}
+
 #[test]
 fn the_maps_name_files_that_exist() {
     let mut pages = Vec::new();
     for page in PAGES {
         let path = root().join(page);
         if path.is_dir() {
-            let entries = fs::read_dir(&path).expect("docs/adr can be read");
-            pages.extend(entries.map(|entry| entry.expect("an entry").path()));
+            let entries = fs::read_dir(&path).expect("docs can be read");
+            let files = entries.map(|entry| entry.expect("an entry").path());
+            pages.extend(files.filter(|path| path.is_file()));
         } else {
             pages.push(path);
         }

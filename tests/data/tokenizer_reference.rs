@@ -5,7 +5,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use data::mask::{Encoder, NOT_TRAINED};
@@ -15,6 +14,7 @@ use data::tokenizer::{Special, Tokenizer};
 use gpu_actor::model::{Model, OpenOptions, TokenizerSource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use system_tests::{outside, skipped};
 
 #[derive(Deserialize)]
 struct Strings {
@@ -50,46 +50,20 @@ struct Turn {
     content: String,
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "tests find outside files by environment"
-)]
-fn from_environment(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).map(PathBuf::from)
-}
-
 fn golden<T: DeserializeOwned>(file: &str) -> Option<T> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/reference");
-    let folder = from_environment("SPOTMUX_REFERENCE").unwrap_or(beside);
-    let path = folder.join("tokenizer").join(file);
+    let path = outside::reference()?.join("tokenizer").join(file);
     let Ok(text) = fs::read_to_string(&path) else {
-        eprintln!("SKIPPED: no {} (set SPOTMUX_REFERENCE)", path.display());
+        skipped::aloud(&format!("the set has no {}", path.display()));
         return None;
     };
     Some(serde_json::from_str(&text).unwrap())
-}
-
-fn model_path() -> Option<PathBuf> {
-    from_environment("SPOTMUX_SMOLLM2").or_else(|| {
-        let cache = from_environment("XDG_CACHE_HOME")
-            .or_else(|| from_environment("HOME").map(|home| home.join(".cache")))?;
-        let folders = fs::read_dir(cache.join("spotmux/models")).ok()?;
-        folders.flatten().map(|entry| entry.path()).find(|path| {
-            path.to_string_lossy()
-                .to_lowercase()
-                .contains("smollm2-135m")
-        })
-    })
 }
 
 /// The tokenizer of SmolLM2, built once.
 fn tokenizer() -> Option<&'static Tokenizer> {
     static BUILT: OnceLock<Option<Tokenizer>> = OnceLock::new();
     let build = || {
-        let Some(path) = model_path() else {
-            eprintln!("SKIPPED: SmolLM2 is not at hand (set SPOTMUX_SMOLLM2 to its GGUF file)");
-            return None;
-        };
+        let path = outside::smollm2()?;
         let options = OpenOptions {
             check_finite: false,
             ..OpenOptions::new(kernels::cpu::Cpu::new(1).unwrap())

@@ -7,41 +7,19 @@
 mod rewrite;
 mod smollm2;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use system_tests::engine::contestant::Engine;
+use system_tests::outside;
 use system_tests::reference::case::Case;
 use system_tests::reference::comparison::{self, Findings, Tolerances};
 use system_tests::reference::contestant::{Contestant, Outcome};
 use system_tests::reference::judge::Judge;
 use system_tests::reference::set::ReferenceSet;
-use system_tests::skipped;
 
-/// The folder of the set; none, said aloud, when the default one is absent.
-///
-/// # Panics
-/// When the environment names a folder that is not there.
+/// The folder of the set.
 fn root() -> Option<PathBuf> {
-    #[expect(clippy::disallowed_methods, reason = "a test suite is a shell")]
-    let named = std::env::var_os("SPOTMUX_REFERENCE");
-    if let Some(named) = named {
-        let path = PathBuf::from(named);
-        assert!(
-            path.is_dir(),
-            "SPOTMUX_REFERENCE = {}: no such folder",
-            path.display()
-        );
-        return Some(path);
-    }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/reference");
-    if path.is_dir() {
-        return Some(path);
-    }
-    skipped::aloud(&format!(
-        "no references at {}: set SPOTMUX_REFERENCE",
-        path.display()
-    ));
-    None
+    outside::reference()
 }
 
 fn hold<C: Contestant>(tolerances: &Tolerances) {

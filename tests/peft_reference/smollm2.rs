@@ -1,9 +1,8 @@
 //! The real model: losses, greedy texts and LoRA steps of SmolLM2-135M-Instruct from its GGUF file.
 //!
-//! `SPOTMUX_SMOLLM2` names the file; default: where `spotmux model pull` puts it. Said aloud when it is absent.
+//! Said aloud when the file is absent ([`outside`]).
 
 use std::fs;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use data::rows::TokenRow;
@@ -19,7 +18,7 @@ use shared::job::{AdapterSpec, LoraSpec, OptimizerSpec, Targets};
 use shared::model::Target;
 use system_tests::engine::steps::{self, Trainee};
 use system_tests::oracle::cross_entropy;
-use system_tests::skipped;
+use system_tests::{outside, skipped};
 
 /// Below this margin between first and second choice, rounding may decide.
 const MARGIN: f64 = 0.05;
@@ -85,35 +84,10 @@ fn given() -> Option<(Expected, Stage)> {
 }
 
 fn open() -> Option<Arc<Model>> {
-    let Some(path) = model_file() else {
-        skipped::aloud(
-            "no SmolLM2: `spotmux model pull smollm2-135m-instruct`, or set SPOTMUX_SMOLLM2",
-        );
-        return None;
-    };
     let options = OpenOptions::new(Cpu::new(2).unwrap());
-    Some(Arc::new(Model::open(&path, &options).unwrap()))
-}
-
-#[expect(clippy::disallowed_methods, reason = "a test suite is a shell")]
-fn model_file() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("SPOTMUX_SMOLLM2") {
-        let path = PathBuf::from(named);
-        assert!(
-            path.is_file(),
-            "SPOTMUX_SMOLLM2 = {}: no such file",
-            path.display()
-        );
-        return Some(path);
-    }
-    let cache = match std::env::var_os("XDG_CACHE_HOME") {
-        Some(cache) => PathBuf::from(cache),
-        None => PathBuf::from(std::env::var_os("HOME")?).join(".cache"),
-    };
-    let folder = cache.join("spotmux/models/smollm2-135m-instruct");
-    let files = fs::read_dir(folder).ok()?.filter_map(Result::ok);
-    let mut files = files.map(|entry| entry.path());
-    files.find(|path| path.extension().is_some_and(|kind| kind == "gguf"))
+    Some(Arc::new(
+        Model::open(&outside::smollm2()?, &options).unwrap(),
+    ))
 }
 
 /// The most likely token, and by how much it leads.

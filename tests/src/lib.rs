@@ -5,5 +5,6 @@
 pub mod engine;
 pub mod methods;
 pub mod oracle;
+pub mod outside;
 pub mod reference;
 pub mod skipped;
