@@ -42,11 +42,12 @@ pub struct BadRow {
 }
 
 impl JobOutcome {
-    /// Of every job of a batch, from its labelled rows and the tape of the last training pass over blocks of `width`.
+    /// Of every job of a batch, from its labelled rows and the pass's tape over blocks of `width`, the first of which
+    /// has this number.
     pub(super) fn all(
         batch: &Batch,
         labelled: &Labelled,
-        tape: &[LayerTape],
+        tape: (usize, &[LayerTape]),
         width: usize,
     ) -> Vec<Self> {
         let mut at = 0;
@@ -69,7 +70,7 @@ impl JobOutcome {
         index: usize,
         labelled: &Labelled,
         mine: Range<usize>,
-        tape: &[LayerTape],
+        tape: (usize, &[LayerTape]),
         width: usize,
     ) -> Self {
         let job = &batch.jobs[index];
@@ -111,20 +112,25 @@ impl JobOutcome {
     }
 }
 
-/// The first block whose output at a row is not finite, from the tape of the last training pass.
-fn first_bad_layer(tape: &[LayerTape], row: usize, width: usize) -> Option<usize> {
+/// The first block whose output at a row is not finite, from a pass's tape; the one before the first, when that one's
+/// input is not.
+fn first_bad_layer(
+    (first, tape): (usize, &[LayerTape]),
+    row: usize,
+    width: usize,
+) -> Option<usize> {
     let bad = |values: &[f32]| {
         values
             .get(row * width..(row + 1) * width)
             .is_some_and(|v| v.iter().any(|x| !x.is_finite()))
     };
-    tape.iter()
-        .position(|tape| bad(&tape.residual) || bad(&tape.middle))
-        .map(|layer| {
-            if bad(&tape[layer].residual) {
-                layer.saturating_sub(1)
-            } else {
-                layer
-            }
-        })
+    let at = tape
+        .iter()
+        .position(|tape| bad(&tape.residual) || bad(&tape.middle))?;
+    let layer = first + at;
+    Some(if bad(&tape[at].residual) {
+        layer.saturating_sub(1)
+    } else {
+        layer
+    })
 }

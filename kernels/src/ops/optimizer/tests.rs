@@ -17,7 +17,7 @@ fn near(found: &[f32], wanted: &[f64], bound: f64) {
     }
 }
 
-fn adam(step: u64) -> AdamW {
+fn adam_at(step: u64) -> AdamW {
     AdamW {
         learning_rate: 1e-2,
         beta1: 0.9,
@@ -38,7 +38,7 @@ fn adamw_follows_the_reference_for_many_steps() {
     let mut wanted = reference::optimizer::Adam::new(&wide(&values));
     for step in 1..=200u64 {
         let gradient = numbers(len, step + 1);
-        let rule = adam(step);
+        let rule = adam_at(step);
         adamw(&cpu, &mut values, &gradient, &mut first, &mut second, &rule);
         wanted.step(&wide(&gradient), &rule);
     }
@@ -75,7 +75,7 @@ fn a_first_step_moves_by_the_rate_against_the_sign() {
     let mut values = [1.0, 1.0, 1.0];
     let rule = AdamW {
         weight_decay: 0.0,
-        ..adam(1)
+        ..adam_at(1)
     };
     adamw(
         &cpu,
@@ -121,4 +121,67 @@ proptest! {
         let squares: f64 = wide(&gradient).iter().map(|g| g * g).sum();
         prop_assert!((f64::from_bits(wanted.3) - squares).abs() <= 1e-12 * squares);
     }
+}
+
+/// The trial says the first element that the step breaks, and only then.
+#[test]
+fn a_trial_finds_what_the_step_would_break() {
+    for threads in [1, 2] {
+        let cpu = Cpu::new(threads).unwrap();
+        let len = 2 * TASK + 37;
+        let (values, gradient, zeros) = (numbers(len, 1), numbers(len, 2), vec![0.0; len]);
+        let adam = AdamW {
+            learning_rate: 1e38,
+            ..adam_at(1)
+        };
+        let plain = Sgd {
+            learning_rate: 1e-2,
+            momentum: 0.9,
+            weight_decay: 0.0,
+            gradient_factor: 1.0,
+        };
+        assert_eq!(
+            trial::adamw(&cpu, &values, &gradient, &zeros, &zeros, &adam),
+            None
+        );
+        assert_eq!(trial::sgd(&cpu, &values, &gradient, &zeros, &plain), None);
+        for at in [0, TASK + 3, len - 1] {
+            let mut wild = values.clone();
+            wild[at] = 3.4e38;
+            // Decay turns the sign, and the learning rate's product leaves the range.
+            let found = trial::adamw(&cpu, &wild, &gradient, &zeros, &zeros, &adam);
+            let (mut p, mut m, mut v) = (wild.clone(), zeros.clone(), zeros.clone());
+            adamw(&cpu, &mut p, &gradient, &mut m, &mut v, &adam);
+            assert_eq!(found, p.iter().position(|p| !p.is_finite()));
+            let mut steep = gradient.clone();
+            steep[at] = -3.4e38;
+            let plain = Sgd {
+                learning_rate: 1e3,
+                ..plain
+            };
+            let found = trial::sgd(&cpu, &values, &steep, &zeros, &plain);
+            assert_eq!(found, Some(at));
+            // A second moment that overflows leaves the value as it is, and would freeze it for good.
+            steep[at] = 1e20;
+            let adam = AdamW {
+                gradient_factor: 1.0,
+                ..adam_at(1)
+            };
+            let found = trial::adamw(&cpu, &values, &steep, &zeros, &zeros, &adam);
+            assert_eq!(found, Some(at));
+        }
+    }
+}
+
+#[test]
+fn sums_of_pieces_are_the_sums_of_their_values() {
+    let cpu = Cpu::new(2).unwrap();
+    let values = numbers(3 * TASK, 3);
+    let ranges = [0..5, 5..5, 5..TASK + 9, TASK + 9..3 * TASK];
+    let sums = sums_of_squares(&cpu, &values, &ranges);
+    for (sum, range) in sums.iter().zip(&ranges) {
+        let alone = sum_of_squares(&cpu, &values[range.clone()]);
+        assert_eq!(sum.to_bits(), alone.to_bits());
+    }
+    assert!(sums_of_squares(&cpu, &values, &[]).is_empty());
 }
