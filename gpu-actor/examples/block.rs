@@ -84,6 +84,7 @@ impl Default for Measure {
 }
 
 impl Measure {
+    #[expect(clippy::disallowed_methods, reason = "measures")]
     fn take(&mut self, pass: impl FnOnce() -> CandleResult<()>) -> Result<(), Box<dyn Error>> {
         std::fs::write("/proc/self/clear_refs", "5")?;
         let before = kilobytes("VmRSS:")?;

@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 pub mod engine;
+pub mod method;
 pub mod methods;
 pub mod oracle;
+pub mod plan;
 pub mod reference;
 pub mod skipped;

@@ -18,8 +18,8 @@ pub struct Share {
 /// A number that is not finite.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Broken {
-    /// The piece of the whole adapter that it lies in.
-    pub piece: usize,
+    /// The piece of the whole adapter that it lies in; none for the loss, which comes before all pieces.
+    pub piece: Option<usize>,
     /// What it is.
     pub what: String,
 }

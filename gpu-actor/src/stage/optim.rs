@@ -90,6 +90,14 @@ pub struct Settled {
     factor: f32,
 }
 
+impl Settled {
+    /// What the step does.
+    #[must_use]
+    pub fn numbers(&self) -> StepNumbers {
+        self.numbers
+    }
+}
+
 /// What this stage knows of the adapter's finished gradient.
 #[must_use]
 pub fn report(cpu: &Cpu, adapter: &Adapter) -> Report {
@@ -122,7 +130,7 @@ fn broken(adapter: &Adapter, index: usize, what: &str) -> Broken {
     let parameter = adapter.layout.parameter_at(index);
     let key = parameter.map_or("", |parameter| &parameter.key);
     Broken {
-        piece: adapter.layout.piece_at(index).number,
+        piece: Some(adapter.layout.piece_at(index).number),
         what: format!("{what} of {key}"),
     }
 }

@@ -143,8 +143,11 @@ pub const PURE: &[&str] = &[
     "kernels/src",
     "data/src",
     "gpu-actor/src/batch.rs",
+    "gpu-actor/src/link.rs",
     "gpu-actor/src/peft",
+    "gpu-actor/src/pipeline.rs",
     "gpu-actor/src/stage",
+    "gpu-actor/src/train/meeting.rs",
 ];
 
 /// Files and folders inside pure folders that are shell, each with the reason.

@@ -17,7 +17,7 @@ fn near(found: &[f32], wanted: &[f64], bound: f64) {
     }
 }
 
-fn adam_at(step: u64) -> AdamW {
+fn adam(step: u64) -> AdamW {
     AdamW {
         learning_rate: 1e-2,
         beta1: 0.9,
@@ -38,7 +38,7 @@ fn adamw_follows_the_reference_for_many_steps() {
     let mut wanted = reference::optimizer::Adam::new(&wide(&values));
     for step in 1..=200u64 {
         let gradient = numbers(len, step + 1);
-        let rule = adam_at(step);
+        let rule = adam(step);
         adamw(&cpu, &mut values, &gradient, &mut first, &mut second, &rule);
         wanted.step(&wide(&gradient), &rule);
     }
@@ -75,7 +75,7 @@ fn a_first_step_moves_by_the_rate_against_the_sign() {
     let mut values = [1.0, 1.0, 1.0];
     let rule = AdamW {
         weight_decay: 0.0,
-        ..adam_at(1)
+        ..adam(1)
     };
     adamw(
         &cpu,
@@ -130,9 +130,9 @@ fn a_trial_finds_what_the_step_would_break() {
         let cpu = Cpu::new(threads).unwrap();
         let len = 2 * TASK + 37;
         let (values, gradient, zeros) = (numbers(len, 1), numbers(len, 2), vec![0.0; len]);
-        let adam = AdamW {
+        let rule = AdamW {
             learning_rate: 1e38,
-            ..adam_at(1)
+            ..adam(1)
         };
         let plain = Sgd {
             learning_rate: 1e-2,
@@ -141,7 +141,7 @@ fn a_trial_finds_what_the_step_would_break() {
             gradient_factor: 1.0,
         };
         assert_eq!(
-            trial::adamw(&cpu, &values, &gradient, &zeros, &zeros, &adam),
+            trial::adamw(&cpu, &values, &gradient, &zeros, &zeros, &rule),
             None
         );
         assert_eq!(trial::sgd(&cpu, &values, &gradient, &zeros, &plain), None);
@@ -149,9 +149,9 @@ fn a_trial_finds_what_the_step_would_break() {
             let mut wild = values.clone();
             wild[at] = 3.4e38;
             // Decay turns the sign, and the learning rate's product leaves the range.
-            let found = trial::adamw(&cpu, &wild, &gradient, &zeros, &zeros, &adam);
+            let found = trial::adamw(&cpu, &wild, &gradient, &zeros, &zeros, &rule);
             let (mut p, mut m, mut v) = (wild.clone(), zeros.clone(), zeros.clone());
-            adamw(&cpu, &mut p, &gradient, &mut m, &mut v, &adam);
+            adamw(&cpu, &mut p, &gradient, &mut m, &mut v, &rule);
             assert_eq!(found, p.iter().position(|p| !p.is_finite()));
             let mut steep = gradient.clone();
             steep[at] = -3.4e38;
@@ -163,11 +163,11 @@ fn a_trial_finds_what_the_step_would_break() {
             assert_eq!(found, Some(at));
             // A second moment that overflows leaves the value as it is, and would freeze it for good.
             steep[at] = 1e20;
-            let adam = AdamW {
+            let rule = AdamW {
                 gradient_factor: 1.0,
-                ..adam_at(1)
+                ..adam(1)
             };
-            let found = trial::adamw(&cpu, &values, &steep, &zeros, &zeros, &adam);
+            let found = trial::adamw(&cpu, &values, &steep, &zeros, &zeros, &rule);
             assert_eq!(found, Some(at));
         }
     }
