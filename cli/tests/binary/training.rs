@@ -181,7 +181,7 @@ fn a_look_trains_nothing() {
         .ended_with(0)
         .last();
     assert_eq!(told["event"], "plan");
-    assert_eq!(told["jobs"][0]["step"], 60);
+    assert_eq!(told["jobs"][0]["total"], 60);
     assert!(told["memory_total"].as_u64().unwrap() > 0);
     assert!(sandbox.names("adapters").is_empty());
 }
