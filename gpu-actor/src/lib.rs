@@ -4,6 +4,7 @@
 
 pub mod batch;
 pub mod durable;
+pub mod link;
 pub mod model;
 pub mod peft;
 pub mod pipeline;

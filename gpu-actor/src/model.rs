@@ -142,11 +142,10 @@ impl LayerWeights {
 
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let end = self.first_layer + self.layers.len();
         f.debug_struct("Model")
             .field("name", &self.name)
             .field("shape", &self.shape)
-            .field("layers", &(self.first_layer..end))
+            .field("layers", &self.span())
             .finish_non_exhaustive()
     }
 }
@@ -158,6 +157,41 @@ impl Model {
     /// [`ModelError`], which names the file, what in it is wrong, and what was expected.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, ModelError> {
         open::open(path, options)
+    }
+
+    /// The layers held.
+    #[must_use]
+    pub fn span(&self) -> Range<usize> {
+        self.first_layer..self.first_layer + self.layers.len()
+    }
+
+    /// The weights of a layer by its number in the whole model, if it is held.
+    #[must_use]
+    pub fn layer(&self, number: usize) -> Option<&LayerWeights> {
+        self.layers.get(number.checked_sub(self.first_layer)?)
+    }
+
+    /// The same weights with fewer layers, for a stage of a pipeline in this process; matrices are shared.
+    ///
+    /// # Panics
+    /// When a layer of the span is not held.
+    #[must_use]
+    pub fn slice(&self, span: Range<usize>) -> Self {
+        let held = self.span();
+        assert!(
+            held.start <= span.start && span.end <= held.end,
+            "layers {span:?} of {held:?}"
+        );
+        Self {
+            shape: self.shape.clone(),
+            embedding: self.embedding.clone(),
+            head: self.head.clone(),
+            final_norm: self.final_norm.clone(),
+            layers: self.layers[span.start - held.start..span.end - held.start].to_vec(),
+            first_layer: span.start,
+            tokenizer: self.tokenizer.clone(),
+            name: self.name.clone(),
+        }
     }
 
     /// The LM head, `(vocab, hidden)`: the embedding in a tied model.

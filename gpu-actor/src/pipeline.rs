@@ -301,6 +301,12 @@ impl Pipeline {
         self.complete.iter().copied()
     }
 
+    /// Whether the agreement on a step is here, but the step is not yet taken.
+    #[must_use]
+    pub fn has_agreed(&self, step: (Slot, u64)) -> bool {
+        self.agreed.contains(&step)
+    }
+
     /// Whether all that was planned is done.
     #[must_use]
     pub fn is_idle(&self) -> bool {

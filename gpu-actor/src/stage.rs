@@ -1,6 +1,7 @@
 //! What a stage computes: blocks, adapters at their sites, loss, gradients and steps. Pure.
 
 pub mod adapter;
+pub mod agreement;
 mod attend;
 mod block;
 mod bottleneck;
@@ -8,12 +9,14 @@ pub mod cache;
 mod dropout;
 mod embed;
 mod gradient;
+mod in_flight;
 mod linear;
 mod linear_reverse;
 mod loss;
 pub mod optim;
 pub mod outcome;
 mod pass;
+pub mod relay;
 pub(crate) mod reparam;
 pub mod step;
 mod sums;

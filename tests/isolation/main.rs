@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `tiny`, `method`, `plan`, `run` | models, random methods and jobs, and how they are run |
+//! | `tiny`, `run` | models, and how random jobs are run |
 //! | `company` | any neighbours, arrivals, passes and threads: the same bits as alone |
 //! | `machine` | any instruction set and any number of threads: the same bits |
 //! | `quarantine` | a job whose numbers break stops alone |
@@ -23,11 +23,9 @@ mod churn;
 mod company;
 mod head;
 mod machine;
-mod method;
 mod movement;
 mod packing;
 mod parity;
-mod plan;
 mod quarantine;
 mod resume;
 mod run;
@@ -38,6 +36,7 @@ mod tiny;
 mod unlabelled;
 
 use proptest::test_runner::Config;
+use system_tests::{method, plan};
 
 /// So many random cases; `PROPTEST_CASES` (256 when it is not set) makes them more.
 fn cases(count: u32) -> Config {

@@ -41,6 +41,43 @@ proptest! {
     }
 }
 
+/// A first update beyond the range of f32 is not taken, not even in part: values and moments stay as they were.
+#[test]
+fn an_update_that_overflows_changes_nothing() {
+    let model = tiny::llama();
+    let neighbours = [
+        plain("neighbour-a", methods::every().remove(0)),
+        plain("neighbour-b", methods::every().remove(4)),
+    ];
+    for spec in methods::every() {
+        for (kind, weight_decay) in [(OptimizerKind::Sgd, 0.0), (OptimizerKind::AdamW, 0.1)] {
+            let mut broken = plain("broken", spec.clone());
+            broken.spec.optimizer.kind = kind;
+            broken.spec.optimizer.weight_decay = weight_decay;
+            broken.spec.optimizer.learning_rate = 1e45;
+            let mut session = Manner::new(2, 300).session(&model);
+            admit(&mut session, &model, &broken, None);
+            let before = session.state(&broken.spec.name).unwrap();
+            let events = session.round();
+            let told = events.iter().any(|event| {
+                matches!(event, Event::Quarantined { step: 0, reason, .. }
+                    if reason.contains("new value of"))
+            });
+            assert!(told, "{:?}: {events:?}", spec);
+            let after = session.state(&broken.spec.name).unwrap();
+            assert_same_state(&before, &after, "the state before the first step");
+            let mut all = neighbours.to_vec();
+            all.push(broken);
+            let records = together(&model, &all, &Manner::new(2, 300));
+            for plan in &neighbours {
+                let name = &plan.spec.name;
+                let alone = alone(&model, plan, &Manner::new(1, 500));
+                assert_same(&alone, &records[name], name.as_str());
+            }
+        }
+    }
+}
+
 #[test]
 fn every_method_that_breaks_is_set_aside_and_says_where() {
     let model = tiny::llama();
@@ -110,10 +147,12 @@ fn broken_values_are_never_saved() {
     plan.spec.optimizer.learning_rate = 1e300;
     let mut session = Manner::new(1, 300).session(&model);
     admit(&mut session, &model, &plan, None);
+    let before = session.state(&plan.spec.name).unwrap();
     let events = session.round();
     let [.., Event::Quarantined { reason, .. }] = events.as_slice() else {
         panic!("{events:?}");
     };
     assert!(reason.contains("new value"), "{reason}");
-    assert_eq!(session.state(&plan.spec.name), None);
+    let after = session.state(&plan.spec.name).unwrap();
+    assert_same_state(&before, &after, "after a step that was not taken");
 }

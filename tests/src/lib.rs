@@ -3,8 +3,10 @@
 #![forbid(unsafe_code)]
 
 pub mod engine;
+pub mod method;
 pub mod methods;
 pub mod oracle;
 pub mod outside;
+pub mod plan;
 pub mod reference;
 pub mod skipped;

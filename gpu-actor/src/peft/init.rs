@@ -10,7 +10,8 @@ use crate::model::Model;
 /// Values for a fresh adapter, in flat storage order.
 ///
 /// `prompt_tokens` are the tokens of a prompt-tuning text, repeated or cut to the number of virtual tokens; when
-/// empty, rows of the embedding are chosen at random (as PEFT's `SAMPLE_VOCAB`).
+/// empty, rows of the embedding are chosen at random (as PEFT's `SAMPLE_VOCAB`). On a model that holds a part of the
+/// layers, values that come from the weights of others stay zero: the part's slice leaves them out.
 #[must_use]
 pub fn values(
     layout: &Layout,
@@ -33,7 +34,10 @@ pub fn values(
             Start::Embeddings => embeddings(out, model, &stream, prompt_tokens),
             // B is zero at first, so the norms are those of the backbone alone.
             Start::RowNorms(layer, projection) => {
-                let weight = model.layers[layer].projection(projection);
+                let Some(weights) = model.layer(layer) else {
+                    continue;
+                };
+                let weight = weights.projection(projection);
                 dora::row_norms(cpu, weight, &[], &[], 0, 0.0, out);
             }
         }

@@ -17,10 +17,16 @@ use shared::model::{ModelShape, Projection, Target};
 use super::mask;
 
 mod builder;
+mod piece;
 mod sites;
+mod slice;
 
 use builder::Builder;
+pub use piece::{Home, Piece};
 pub use sites::{BottleneckSite, LayerSites, LinearSite, PrefixSite, ProjectionSite, PromptSite};
+
+/// Name of a prefix that is trained as it is: each token's row holds all layers' keys and values.
+const DIRECT_PREFIX: &str = "prompt_embeddings";
 
 /// Which learning rate a parameter follows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,6 +84,10 @@ pub struct Layout {
     pub prefix: Option<PrefixSite>,
     /// In front of the embeddings.
     pub prompt: Option<PromptSite>,
+    /// The runs of flat storage that no cut into stages divides, in its order.
+    pub pieces: Vec<Piece>,
+    /// The layers whose parameters are here; a slice has fewer than all.
+    pub span: Range<usize>,
     /// Values in flat storage.
     pub len: usize,
 }
@@ -113,6 +123,7 @@ impl Layout {
             AdapterSpec::Prefix(prefix) => build.prefix(prefix.tokens, prefix.projection),
             AdapterSpec::Prompt(prompt) => {
                 let shape = [prompt.tokens, build.shape.hidden];
+                build.home = Home::First;
                 let embeddings = build.add("prompt_embeddings".into(), &shape, Start::Embeddings);
                 build.layout.prompt = Some(PromptSite {
                     tokens: prompt.tokens,
@@ -133,6 +144,17 @@ impl Layout {
     #[must_use]
     pub fn parameter_at(&self, index: usize) -> Option<&Parameter> {
         self.parameters.iter().find(|p| p.range.contains(&index))
+    }
+
+    /// The piece that holds a flat index.
+    ///
+    /// # Panics
+    /// When the index leaves the storage.
+    #[must_use]
+    pub fn piece_at(&self, index: usize) -> &Piece {
+        assert!(index < self.len, "index {index} of {}", self.len);
+        let behind = self.pieces.partition_point(|p| p.range.end <= index);
+        &self.pieces[behind]
     }
 
     /// Positions taken in front of every sequence by virtual tokens (prefix or prompt).

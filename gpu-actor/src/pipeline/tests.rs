@@ -15,16 +15,15 @@ struct Ticks {
     message: u64,
 }
 
-/// A message under way: when it arrives, in which order it was sent, and to whom.
-type Sent = Reverse<(u64, u64, usize, Box<Message>)>;
+/// When, in which order, where, what.
+type Posted = (u64, u64, usize, Box<Message>);
 
 /// Stages that send each other messages.
 struct World {
     stages: Vec<Pipeline>,
     ticks: Ticks,
     now: u64,
-    /// When, in which order, where, what.
-    queue: BinaryHeap<Sent>,
+    queue: BinaryHeap<Reverse<Posted>>,
     sent: u64,
     /// Stages that completed a step.
     reports: BTreeMap<(Slot, u64), usize>,

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use kernels::cpu::Cpu;
-use kernels::ops::{dora, elementwise};
+use kernels::ops::dora;
 use shared::model::{ModelShape, Projection};
 
+use super::agreement::Share;
 use super::gradient::GradientTree;
 use super::reparam;
 use crate::model::Model;
@@ -31,10 +32,12 @@ pub(super) struct Derived {
     pub(super) inverse_norms: Vec<[Vec<f32>; 7]>,
     /// Magnitude / row norm, likewise.
     pub(super) dora_scale: Vec<[Vec<f32>; 7]>,
-    /// Prefix keys and values, `(2 * layers, tokens, kv_width)`: keys of layer i at 2 i, values at 2 i + 1.
+    /// Prefix keys and values, `(2 * layers, tokens, kv_width)`: keys of the i-th layer held at 2 i, values at 2 i + 1.
     pub(super) prefix: Vec<f32>,
     /// Gradient of `prefix`, in the same order.
     pub(super) prefix_gradient: GradientTree,
+    /// What the layers held add to the gradient of a reparameterised prefix.
+    pub(super) shares: Vec<Share>,
 }
 
 impl Adapter {
@@ -121,7 +124,8 @@ impl Adapter {
                 else {
                     continue;
                 };
-                let weight = model.layers[layer].projection(projection);
+                let weights = model.layer(layer).expect("a site is at a layer held");
+                let weight = weights.projection(projection);
                 let (a, b) = (&self.values[a.clone()], &self.values[b.clone()]);
                 let norms = &mut self.derived.inverse_norms[layer][projection as usize];
                 norms.resize(weight.rows(), 0.0);
@@ -144,11 +148,12 @@ impl Adapter {
             return;
         };
         let flat = reparam::prefix(site, &self.values, shape);
-        let (kv, width) = (shape.kv_width(), 2 * shape.layers * shape.kv_width());
+        let (kv, halves) = (shape.kv_width(), 2 * site.layers.len());
+        let width = halves * kv;
         self.derived.prefix.resize(flat.len(), 0.0);
         // The file has token-major rows; attention wants each layer's keys together.
         for token in 0..site.tokens {
-            for half in 0..2 * shape.layers {
+            for half in 0..halves {
                 let to = (half * site.tokens + token) * kv;
                 let from = token * width + half * kv;
                 self.derived.prefix[to..to + kv].copy_from_slice(&flat[from..from + kv]);
@@ -170,31 +175,49 @@ impl Adapter {
         let Some(site) = &self.layout.prefix else {
             return;
         };
-        let (kv, width) = (shape.kv_width(), 2 * shape.layers * shape.kv_width());
+        let (kv, halves) = (shape.kv_width(), 2 * site.layers.len());
+        let width = halves * kv;
         let by_layer = &self.derived.prefix_gradient.total;
         let mut flat = vec![0.0; by_layer.len()];
         for token in 0..site.tokens {
-            for half in 0..2 * shape.layers {
+            for half in 0..halves {
                 let from = (half * site.tokens + token) * kv;
                 let to = token * width + half * kv;
                 flat[to..to + kv].copy_from_slice(&by_layer[from..from + kv]);
             }
         }
-        reparam::gradient(site, &self.values, &flat, shape, &mut self.gradient.total);
+        let total = &mut self.gradient.total;
+        self.derived.shares = reparam::gradient(site, &self.values, &flat, shape, total);
+        if self.layout.is_whole() {
+            self.finish_gradient(&[]);
+        }
+    }
+
+    /// Computes those parts of the gradient that need all layers: `others` has the shares of layers not held here.
+    pub(super) fn finish_gradient(&mut self, others: &[Share]) {
+        let Some(site) = self
+            .layout
+            .prefix
+            .as_ref()
+            .filter(|s| s.projection.is_some())
+        else {
+            return;
+        };
+        let span = &self.layout.span;
+        let before = others.iter().filter(|share| share.layer < span.start);
+        let after = others.iter().filter(|share| share.layer >= span.end);
+        let all = before.chain(&self.derived.shares).chain(after);
+        let total = &mut self.gradient.total;
+        reparam::finish(site, &self.values, all, total);
     }
 
     /// Prefix keys and values of a layer, each `(tokens, kv_width)`.
     pub(super) fn prefix(&self, layer: usize, shape: &ModelShape) -> Option<(&[f32], &[f32])> {
         let site = self.layout.prefix.as_ref()?;
         let size = site.tokens * shape.kv_width();
+        let layer = layer - site.layers.start;
         let keys = &self.derived.prefix[2 * layer * size..][..size];
         let values = &self.derived.prefix[(2 * layer + 1) * size..][..size];
         Some((keys, values))
-    }
-
-    /// Index of the first non-finite gradient value, if any.
-    #[must_use]
-    pub fn first_bad_gradient(&self) -> Option<usize> {
-        elementwise::first_non_finite(&self.gradient.total)
     }
 }

@@ -212,6 +212,7 @@ fn add_prefix_gradients(
             continue;
         };
         let size = tokens * kv;
+        let layer = layer - adapter.layout.span.start;
         let blocks = |pick: fn(&PrefixPartial) -> &Vec<f32>| -> Vec<&[f32]> {
             own.iter()
                 .flat_map(|partial| pick(partial).chunks(size))

@@ -31,6 +31,14 @@ pub(super) struct Labelled {
     pub(super) d_hidden: Vec<f32>,
 }
 
+impl Labelled {
+    /// Bytes in use.
+    pub(super) fn bytes(&self) -> u64 {
+        let rows = size_of_val(&self.rows[..]) + size_of_val(&self.correct[..]);
+        (rows + size_of_val(&self.losses[..]) + size_of_val(&self.d_hidden[..])) as u64
+    }
+}
+
 /// Chosen rows of the last block's output before and after the final norm, `(rows, hidden)`.
 struct Ends {
     x: Vec<f32>,

@@ -38,7 +38,7 @@ pub struct BadRow {
     pub sequence: u32,
     /// Row within the sequence.
     pub row: usize,
-    /// Where it began; `None` in an evaluation, which keeps no tape.
+    /// Where it began; `None` without a tape.
     pub origin: Option<Origin>,
 }
 
@@ -64,11 +64,12 @@ impl fmt::Display for Origin {
 }
 
 impl JobOutcome {
-    /// Of every job of a batch, from its labelled rows and, when training, the tape of its blocks of this `width`.
+    /// Of every job of a batch, from its labelled rows and the pass's tape over blocks of `width`, the first of which
+    /// has this number.
     pub(super) fn all(
         batch: &Batch,
         labelled: &Labelled,
-        tape: &[LayerTape],
+        tape: (usize, &[LayerTape]),
         width: usize,
     ) -> Vec<Self> {
         let mut at = 0;
@@ -91,7 +92,7 @@ impl JobOutcome {
         index: usize,
         labelled: &Labelled,
         mine: Range<usize>,
-        tape: &[LayerTape],
+        tape: (usize, &[LayerTape]),
         width: usize,
     ) -> Self {
         let job = &batch.jobs[index];
@@ -114,7 +115,7 @@ impl JobOutcome {
             sequences[sequence].tokens += 1;
             correct += u64::from(labelled.correct[i]);
             if !loss.is_finite() && bad.is_none() {
-                let origin = (!tape.is_empty()).then(|| origin(tape, row, width));
+                let origin = (!tape.1.is_empty()).then(|| origin(tape, row, width));
                 let (number, start) = (own[sequence].number, own[sequence].rows.start);
                 bad = Some(BadRow {
                     sequence: number,
@@ -133,13 +134,14 @@ impl JobOutcome {
     }
 }
 
-/// The first place of a row that is not finite, from the tape of its pass.
-fn origin(tape: &[LayerTape], row: usize, width: usize) -> Origin {
+/// The first place of a row that is not finite, from the tape of a pass, whose first block has this number.
+fn origin((first, tape): (usize, &[LayerTape]), row: usize, width: usize) -> Origin {
     let bad = |values: &[f32]| {
         let cells = values[row * width..].iter().take(width);
         cells.into_iter().any(|cell| !cell.is_finite())
     };
-    for (layer, tape) in tape.iter().enumerate() {
+    for (at, tape) in tape.iter().enumerate() {
+        let layer = first + at;
         if bad(&tape.residual) {
             return layer
                 .checked_sub(1)

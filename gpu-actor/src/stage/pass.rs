@@ -21,8 +21,9 @@ pub(super) struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// The weights of a layer that the stage holds, by its number in the whole model.
     pub(super) fn weights(&self, layer: usize) -> &LayerWeights {
-        &self.model.layers[layer]
+        &self.model.layers[layer - self.model.first_layer]
     }
 
     /// Does the work, and counts the time as the operator's.

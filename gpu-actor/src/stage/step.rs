@@ -1,4 +1,4 @@
-//! The stage: a frozen slice of the backbone, a bank of adapters, and the passes over them.
+//! The stage: a frozen slice of the backbone and a bank of adapters; their steps, losses and logits.
 
 use std::sync::Arc;
 
@@ -6,42 +6,41 @@ use kernels::cpu::Cpu;
 use kernels::ops::rope::RopeTable;
 
 use super::adapter::Adapter;
-use super::block;
+use super::agreement::{Agreement, Broken, Report};
 use super::cache::KeyValueCache;
-use super::embed;
-use super::loss::{self, Labelled};
-use super::optim::{self, OptimizerState, Rule, StepNumbers};
+use super::in_flight::InFlight;
+use super::loss;
+use super::optim::{self, OptimizerState, Rule, Settled, StepNumbers};
 use super::outcome::JobOutcome;
-use super::pass::Pass;
-use super::tape::{LayerTape, Work};
+use super::tape::Work;
 use super::timing::{Clock, Meter, Operator, Timings};
-use crate::batch::{Batch, JobSlice};
+use crate::batch::Batch;
 use crate::model::Model;
 
 /// A frozen backbone and the adapters that live on it.
 #[derive(Debug)]
 pub struct Stage {
-    model: Arc<Model>,
-    cpu: Cpu,
-    bank: Vec<Option<Adapter>>,
-    table: RopeTable,
-    tape: Vec<LayerTape>,
-    work: Work,
-    meter: Meter,
+    pub(super) model: Arc<Model>,
+    pub(super) cpu: Cpu,
+    pub(super) bank: Vec<Option<Adapter>>,
+    pub(super) table: RopeTable,
+    pub(super) in_flight: InFlight,
+    pub(super) work: Work,
+    pub(super) meter: Meter,
 }
 
 impl Stage {
-    /// A stage that holds the whole model.
+    /// A stage that holds the model, or the layers of it that are there.
     #[must_use]
     pub fn new(model: Arc<Model>, cpu: Cpu) -> Self {
         let table = RopeTable::new(&model.inverse_frequencies(), 0);
-        let tape = vec![LayerTape::default(); model.layers.len()];
+        let in_flight = InFlight::new(model.layers.len());
         Self {
             model,
             cpu,
             bank: Vec::new(),
             table,
-            tape,
+            in_flight,
             work: Work::default(),
             meter: Meter::default(),
         }
@@ -59,8 +58,25 @@ impl Stage {
         &self.cpu
     }
 
-    /// Attaches an adapter and returns its slot.
+    /// Whether it embeds.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.model.first_layer == 0
+    }
+
+    /// Whether it has the head and computes the loss.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        self.model.span().end == self.model.shape.layers
+    }
+
+    /// Attaches an adapter, or the slice of one that belongs to the layers held, and returns its slot.
+    ///
+    /// # Panics
+    /// When the adapter has parameters at other layers.
     pub fn attach(&mut self, mut adapter: Adapter) -> usize {
+        let (here, there) = (self.model.span(), &adapter.layout.span);
+        assert_eq!(here, *there, "an adapter of other layers");
         adapter.derive(&self.cpu, &self.model);
         let free = self.bank.iter().position(Option::is_none);
         let slot = free.unwrap_or_else(|| {
@@ -127,62 +143,85 @@ impl Stage {
         self.meter.take()
     }
 
-    /// Forward and backward of a batch: losses returned, gradients added to each job's tree.
-    pub fn train(&mut self, batch: &Batch) -> Vec<JobOutcome> {
-        self.within(|stage| stage.train_here(batch))
+    /// What this stage knows of the finished gradient of the adapter in a slot.
+    ///
+    /// # Panics
+    /// When the slot is empty.
+    #[must_use]
+    pub fn report(&self, slot: usize) -> Report {
+        let adapter = self
+            .adapter(slot)
+            .expect("a slot that steps has an adapter");
+        self.meter
+            .time(Operator::Optimizer, || optim::report(&self.cpu, adapter))
     }
 
-    /// Runs a pass on the compute threads, so that no operation hands over to them by itself.
-    fn within<R: Send>(&mut self, pass: impl FnOnce(&mut Self) -> R + Send) -> R {
-        let cpu = self.cpu.clone();
-        cpu.enter(|| pass(self))
+    /// Finds out what a step of the adapter in a slot would do, once all stages have reported; see [`optim::settle`].
+    ///
+    /// # Errors
+    /// What [`optim::settle`] finds not finite: no stage takes the step then.
+    ///
+    /// # Panics
+    /// When the slot is empty.
+    pub fn settle(
+        &mut self,
+        slot: usize,
+        state: &OptimizerState,
+        rule: &Rule,
+        learning_rate: f64,
+        agreement: Agreement,
+    ) -> Result<Settled, Broken> {
+        let adapter = self.bank.get_mut(slot).and_then(Option::as_mut);
+        let adapter = adapter.expect("a slot that steps has an adapter");
+        self.meter.time(Operator::Optimizer, || {
+            optim::settle(&self.cpu, adapter, state, rule, learning_rate, agreement)
+        })
     }
 
-    fn train_here(&mut self, batch: &Batch) -> Vec<JobOutcome> {
-        let labelled = self.losses(batch, true);
-        self.backward(batch, &labelled);
-        for job in batch.jobs.iter().filter(|job| job.last) {
-            if let Some(adapter) = self.bank[job.slot].as_mut() {
-                self.meter.time(Operator::GradientSums, || {
-                    adapter.close_gradient(&self.model.shape)
-                });
-            }
-        }
-        let width = self.model.shape.hidden;
-        JobOutcome::all(batch, &labelled, &self.tape, width)
-    }
-
-    /// Forward to the losses, and the head's gradient when training.
-    fn losses(&mut self, batch: &Batch, training: bool) -> Labelled {
-        let hidden = self.forward(batch, training, None);
-        let Self {
-            model,
-            cpu,
-            bank,
-            table,
-            meter,
-            ..
-        } = self;
-        let pass = Pass {
-            cpu,
-            model,
-            batch,
-            table,
-            training,
-            meter,
-        };
-        pass.time(Operator::Head, || loss::compute(&pass, bank, &hidden))
+    /// Takes a step that all stages have settled, and derives what depends on the new values.
+    ///
+    /// # Panics
+    /// When the slot is empty.
+    pub fn apply(
+        &mut self,
+        slot: usize,
+        state: &mut OptimizerState,
+        rule: &Rule,
+        settled: &Settled,
+    ) -> StepNumbers {
+        let adapter = self.bank.get_mut(slot).and_then(Option::as_mut);
+        let adapter = adapter.expect("a slot that steps has an adapter");
+        self.meter.time(Operator::Optimizer, || {
+            let numbers = optim::apply(&self.cpu, adapter, state, rule, settled);
+            adapter.derive(&self.cpu, &self.model);
+            numbers
+        })
     }
 
     /// Forward only: losses of a batch without dropout and without gradients.
+    ///
+    /// # Panics
+    /// When the stage does not hold the whole model.
     pub fn evaluate(&mut self, batch: &Batch) -> Vec<JobOutcome> {
         self.within(|stage| {
-            let labelled = stage.losses(batch, false);
-            JobOutcome::all(batch, &labelled, &[], stage.model.shape.hidden)
+            let mut tape = stage.in_flight.tape();
+            let hidden = stage.blocks(batch, None, false, None, &mut tape[..1]);
+            let labelled = stage.losses(batch, false, &hidden);
+            let mut outcomes = stage.outcomes(batch, &labelled, &[]);
+            if outcomes.iter().any(|outcome| outcome.bad.is_some()) {
+                // Once more with a whole tape, to tell the layer.
+                stage.blocks(batch, None, false, None, &mut tape);
+                outcomes = stage.outcomes(batch, &labelled, &tape);
+            }
+            stage.in_flight.reuse(tape);
+            outcomes
         })
     }
 
     /// Logits `(wanted, vocab)` of chosen rows; with caches (one a sequence), keys and values are appended.
+    ///
+    /// # Panics
+    /// When the stage does not hold the whole model.
     pub fn logits(
         &mut self,
         batch: &Batch,
@@ -190,108 +229,19 @@ impl Stage {
         caches: Option<&mut [KeyValueCache]>,
     ) -> Vec<f32> {
         self.within(|stage| {
-            let hidden = stage.forward(batch, false, caches);
-            let Self {
-                model,
-                cpu,
-                bank,
-                table,
-                meter,
-                ..
-            } = stage;
-            let pass = Pass {
-                cpu,
-                model,
-                batch,
-                table,
-                training: false,
-                meter,
-            };
+            let mut tape = stage.in_flight.tape();
+            let hidden = stage.blocks(batch, None, false, caches, &mut tape[..1]);
+            stage.in_flight.reuse(tape);
+            let (pass, bank, _) = stage.parts(batch, false);
             pass.time(Operator::Head, || {
                 loss::logits(&pass, bank, &hidden, wanted)
             })
         })
     }
 
-    /// Output of the last block, `(rows, hidden)`.
-    fn forward(
-        &mut self,
-        batch: &Batch,
-        training: bool,
-        mut caches: Option<&mut [KeyValueCache]>,
-    ) -> Vec<f32> {
-        let shape = &self.model.shape;
-        self.table.ensure(batch.reach());
-        self.work.resize(batch.rows(), shape);
-        let mut hidden = embed::embed(&self.model, &self.bank, batch);
-        let Self {
-            model,
-            cpu,
-            bank,
-            table,
-            tape,
-            work,
-            meter,
-            ..
-        } = self;
-        let pass = Pass {
-            cpu,
-            model,
-            batch,
-            table,
-            training,
-            meter,
-        };
-        for layer in 0..model.layers.len() {
-            // Without backward one tape serves every block.
-            let tape = &mut tape[if training { layer } else { 0 }];
-            tape.resize(batch.rows(), &model.shape);
-            let caches = caches.as_deref_mut();
-            pass.time(Operator::Elementwise, || {
-                block::forward(&pass, bank, layer, &mut hidden, tape, work, caches)
-            });
-        }
-        hidden
-    }
-
-    fn backward(&mut self, batch: &Batch, labelled: &Labelled) {
-        let width = self.model.shape.hidden;
-        let Self {
-            model,
-            cpu,
-            bank,
-            table,
-            tape,
-            work,
-            meter,
-            ..
-        } = self;
-        work.d_hidden.fill(0.0);
-        for (&row, d) in labelled.rows.iter().zip(labelled.d_hidden.chunks(width)) {
-            work.d_hidden[row * width..][..width].copy_from_slice(d);
-        }
-        let prompted = |job: &JobSlice| {
-            bank[job.slot]
-                .as_ref()
-                .is_some_and(|adapter| adapter.layout.prompt.is_some())
-        };
-        let below = batch.jobs.iter().any(prompted);
-        let pass = Pass {
-            cpu,
-            model,
-            batch,
-            table,
-            training: true,
-            meter,
-        };
-        for layer in (0..model.layers.len()).rev() {
-            let needed = layer > 0 || below;
-            pass.time(Operator::Elementwise, || {
-                block::backward(&pass, bank, layer, &mut tape[layer], work, needed)
-            });
-        }
-        if below {
-            embed::gradients(&pass, bank, &work.d_hidden);
-        }
+    /// Runs a pass on the compute threads, so that no operation hands over to them by itself.
+    pub(super) fn within<R: Send>(&mut self, pass: impl FnOnce(&mut Self) -> R + Send) -> R {
+        let cpu = self.cpu.clone();
+        cpu.enter(|| pass(self))
     }
 }

@@ -73,9 +73,48 @@ impl LayerTape {
     }
 }
 
+impl LayerTape {
+    /// Bytes in use.
+    pub(super) fn bytes(&self) -> u64 {
+        let own = [
+            &self.residual,
+            &self.attention_root,
+            &self.q,
+            &self.k,
+            &self.v,
+            &self.q_raw,
+            &self.k_raw,
+            &self.q_root,
+            &self.k_root,
+            &self.attended,
+            &self.log_sum_exp,
+            &self.middle,
+            &self.feed_forward_root,
+            &self.gate,
+            &self.up,
+        ];
+        let sites = self
+            .sites
+            .iter()
+            .flat_map(|site| [&site.low, &site.outputs]);
+        let bottlenecks = [&self.attention_bottleneck, &self.feed_forward_bottleneck];
+        let bottlenecks = bottlenecks
+            .into_iter()
+            .flat_map(|tape| [&tape.inputs, &tape.inner]);
+        let all = own.into_iter().chain(sites).chain(bottlenecks);
+        all.map(|values| size_of_val(&values[..]) as u64).sum()
+    }
+}
+
 /// Bytes the tape keeps per row of a batch, without adapters.
 #[must_use]
 pub fn bytes_per_row(shape: &ModelShape) -> u64 {
+    shape.layers as u64 * bytes_per_row_and_layer(shape)
+}
+
+/// Bytes the tape of one layer keeps per row of a batch, without adapters.
+#[must_use]
+pub fn bytes_per_row_and_layer(shape: &ModelShape) -> u64 {
     let attention = 2 * shape.q_width() + 2 * shape.kv_width() + shape.heads;
     let norms = if shape.qk_norm {
         shape.q_width() + shape.kv_width() + shape.heads + shape.kv_heads
@@ -83,7 +122,7 @@ pub fn bytes_per_row(shape: &ModelShape) -> u64 {
         0
     };
     let values = 2 * shape.hidden + 2 + attention + norms + 2 * shape.intermediate;
-    (values * shape.layers * size_of::<f32>()) as u64
+    (values * size_of::<f32>()) as u64
 }
 
 /// Row-shaped buffers that live for one half of one block.

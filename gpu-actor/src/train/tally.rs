@@ -42,7 +42,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    fn of(request: &Request<'_>) -> Self {
+    pub(super) fn of(request: &Request<'_>) -> Self {
         Self {
             tokens: request.rows.iter().map(|row| row.ids.len() as u64).sum(),
             trained_tokens: request.trained_tokens(),
@@ -50,7 +50,7 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, first_block: u64, last: bool, outcome: JobOutcome) {
+    pub(super) fn add(&mut self, first_block: u64, last: bool, outcome: JobOutcome) {
         self.correct += outcome.correct;
         self.bad = self.bad.or(outcome.bad);
         let parts = &outcome.block_losses;

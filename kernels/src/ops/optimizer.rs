@@ -10,12 +10,16 @@
 //! SGD, as `torch.optim.SGD` has it: `m = momentum m + g + w p`, `p = p - lr m`.
 //!
 //! The factors are computed in `f64` and rounded once; the state is `f32`. Values that are not finite are the caller's
-//! to refuse: they pass through.
+//! to refuse: they pass through. [`trial`] tells beforehand.
+
+use std::ops::Range;
 
 use crate::cpu::Cpu;
 use crate::cpu::disjoint::DisjointMut;
 use crate::cpu::isa::isa_dispatch;
 use crate::ops::block_sum::{self, Nodes};
+
+pub mod trial;
 
 /// Elements of a task.
 const TASK: usize = 1 << 14;
@@ -97,12 +101,7 @@ pub fn adamw(
 pub fn sgd(cpu: &Cpu, values: &mut [f32], gradient: &[f32], first: &mut [f32], rule: &Sgd) {
     let lengths = [gradient.len(), first.len()];
     assert_eq!(lengths, [values.len(); 2], "gradient and momentum");
-    let factors = SgdFactors {
-        decay: narrow(rule.weight_decay),
-        momentum: narrow(rule.momentum),
-        rate: narrow(rule.learning_rate),
-        gradient: rule.gradient_factor,
-    };
+    let factors = SgdFactors::new(rule);
     let len = values.len();
     let (values, first) = (DisjointMut::new(values), DisjointMut::new(first));
     cpu.for_each(len.div_ceil(TASK), |task| {
@@ -135,6 +134,21 @@ pub fn sum_of_squares(cpu: &Cpu, values: &[f32]) -> f64 {
     block_sum::scalars(0, &sums, &mut Nodes::new(), true).expect("the step is finished")
 }
 
+/// Returns [`sum_of_squares`] of each of these ranges of the values.
+///
+/// # Panics
+/// When a range leaves the values.
+pub fn sums_of_squares(cpu: &Cpu, values: &[f32], ranges: &[Range<usize>]) -> Vec<f64> {
+    let mut sums = vec![0.0; ranges.len()];
+    let parts = DisjointMut::new(&mut sums);
+    cpu.for_each(ranges.len(), |index| {
+        let sum = sum_of_squares(cpu, &values[ranges[index].clone()]);
+        parts.part(index..index + 1)[0] = sum;
+    });
+    drop(parts);
+    sums
+}
+
 /// What the AdamW rule multiplies with.
 #[derive(Clone, Copy)]
 struct AdamFactors {
@@ -164,6 +178,16 @@ impl AdamFactors {
             gradient: rule.gradient_factor,
         }
     }
+
+    /// The new value and moments.
+    #[inline(always)]
+    fn next(self, p: f32, g: f32, m: f32, v: f32) -> (f32, f32, f32) {
+        let g = self.gradient * g;
+        let m = self.beta1.mul_add(m, self.rest1 * g);
+        let v = self.beta2.mul_add(v, self.rest2 * g * g);
+        let divisor = v.sqrt().mul_add(self.root, self.epsilon);
+        ((p * self.decay) - self.rate * m / divisor, m, v)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -172,6 +196,25 @@ struct SgdFactors {
     momentum: f32,
     rate: f32,
     gradient: f32,
+}
+
+impl SgdFactors {
+    fn new(rule: &Sgd) -> Self {
+        Self {
+            decay: narrow(rule.weight_decay),
+            momentum: narrow(rule.momentum),
+            rate: narrow(rule.learning_rate),
+            gradient: rule.gradient_factor,
+        }
+    }
+
+    /// The new value and momentum.
+    #[inline(always)]
+    fn next(self, p: f32, g: f32, m: f32) -> (f32, f32) {
+        let g = self.decay.mul_add(p, self.gradient * g);
+        let m = self.momentum.mul_add(m, g);
+        (p - self.rate * m, m)
+    }
 }
 
 /// Raises to a power by squaring: the same bits on every machine.
@@ -202,11 +245,7 @@ isa_dispatch! {
 #[inline(always)]
 fn adamw_body(p: &mut [f32], g: &[f32], m: &mut [f32], v: &mut [f32], by: AdamFactors) {
     for (((p, g), m), v) in p.iter_mut().zip(g).zip(m).zip(v) {
-        let g = by.gradient * g;
-        *m = by.beta1.mul_add(*m, by.rest1 * g);
-        *v = by.beta2.mul_add(*v, by.rest2 * g * g);
-        let divisor = v.sqrt().mul_add(by.root, by.epsilon);
-        *p = (*p * by.decay) - by.rate * *m / divisor;
+        (*p, *m, *v) = by.next(*p, *g, *m, *v);
     }
 }
 
@@ -217,9 +256,7 @@ isa_dispatch! {
 #[inline(always)]
 fn sgd_body(p: &mut [f32], g: &[f32], m: &mut [f32], by: SgdFactors) {
     for ((p, g), m) in p.iter_mut().zip(g).zip(m) {
-        let g = by.decay.mul_add(*p, by.gradient * g);
-        *m = by.momentum.mul_add(*m, g);
-        *p -= by.rate * *m;
+        (*p, *m) = by.next(*p, *g, *m);
     }
 }
 

@@ -6,14 +6,16 @@ use shared::job::{BottleneckPlacement, BottleneckSpec, LoraSpec, Targets};
 use shared::model::{ModelShape, Projection, Target};
 
 use super::{
-    BottleneckSite, LayerSites, Layout, LinearSite, Parameter, PrefixSite, ProjectionSite, Rate,
-    Start, module_key,
+    BottleneckSite, DIRECT_PREFIX, Home, LayerSites, Layout, LinearSite, Parameter, Piece,
+    PrefixSite, ProjectionSite, Rate, Start, module_key,
 };
 
 /// A layout in the making.
 pub(super) struct Builder<'a> {
     pub(super) shape: &'a ModelShape,
     pub(super) layout: Layout,
+    /// Who holds what is added next.
+    pub(super) home: Home,
 }
 
 impl<'a> Builder<'a> {
@@ -24,9 +26,16 @@ impl<'a> Builder<'a> {
             head: None,
             prefix: None,
             prompt: None,
+            pieces: Vec::new(),
+            span: 0..shape.layers,
             len: 0,
         };
-        Self { shape, layout }
+        let home = Home::Every;
+        Self {
+            shape,
+            layout,
+            home,
+        }
     }
 
     pub(super) fn add(&mut self, key: String, shape: &[usize], start: Start) -> Range<usize> {
@@ -41,8 +50,33 @@ impl<'a> Builder<'a> {
         rate: Rate,
         start: Start,
     ) -> Range<usize> {
+        let size = shape.iter().product();
+        let home = self.home;
+        self.add_pieces(key, shape, transposed, rate, start, size, |_| home)
+    }
+
+    /// Adds a parameter that is cut into pieces of `size`, the home of each by its index.
+    #[expect(clippy::too_many_arguments, reason = "the parameter and its cut")]
+    fn add_pieces(
+        &mut self,
+        key: String,
+        shape: &[usize],
+        transposed: bool,
+        rate: Rate,
+        start: Start,
+        size: usize,
+        home: impl Fn(usize) -> Home,
+    ) -> Range<usize> {
         let range = self.layout.len..self.layout.len + shape.iter().product::<usize>();
         self.layout.len = range.end;
+        for (index, at) in range.clone().step_by(size.max(1)).enumerate() {
+            self.layout.pieces.push(Piece {
+                number: self.layout.pieces.len(),
+                home: home(index),
+                range: at..at + size,
+                whole: at..at + size,
+            });
+        }
         let parameter = Parameter {
             key,
             shape: shape.to_vec(),
@@ -63,6 +97,7 @@ impl<'a> Builder<'a> {
     ) {
         let targets = targets.resolve().expect("the spec was checked");
         for layer in 0..self.shape.layers {
+            self.home = Home::Layer(layer);
             for target in &targets {
                 if let Target::Block(projection) = *target {
                     let site = make(self, layer, projection);
@@ -81,6 +116,7 @@ impl<'a> Builder<'a> {
         let targets = spec.targets.resolve().expect("the spec was checked");
         if targets.contains(&Target::LmHead) {
             let (vocab, hidden) = (self.shape.vocab, self.shape.hidden);
+            self.home = Home::Last;
             let site = self.low_rank(spec, "base_model.model.lm_head", vocab, hidden, None);
             self.layout.head = Some(site);
         }
@@ -140,6 +176,7 @@ impl<'a> Builder<'a> {
 
     pub(super) fn bottlenecks(&mut self, spec: &BottleneckSpec) {
         for layer in 0..self.shape.layers {
+            self.home = Home::Layer(layer);
             if spec.placement != BottleneckPlacement::Pfeiffer {
                 self.layout.layers[layer].attention =
                     Some(self.bottleneck(spec, layer, "self_attn"));
@@ -179,8 +216,11 @@ impl<'a> Builder<'a> {
     pub(super) fn prefix(&mut self, tokens: usize, projection: Option<usize>) {
         let (kv, layers) = (self.shape.kv_width(), self.shape.layers);
         let width = 2 * layers * kv;
+        // Keys and values of a layer lie side by side, and layers follow each other.
+        let by_layer = |index| Home::Layer(index % layers);
         let mut site = PrefixSite {
             tokens,
+            layers: 0..layers,
             projection: None,
             direct: None,
         };
@@ -189,17 +229,36 @@ impl<'a> Builder<'a> {
             let first = Start::Uniform(1.0 / (kv as f32).sqrt());
             let second = Start::Uniform(1.0 / (hidden as f32).sqrt());
             let key = |leaf: &str| format!("prompt_encoder.{leaf}");
+            let rate = Rate::Base;
             site.projection = Some(ProjectionSite {
                 embedding: self.add(key("embedding.weight"), &[tokens, kv], Start::Normal(1.0)),
                 first: self.add(key("transform.0.weight"), &[hidden, kv], first),
                 first_bias: self.add(key("transform.0.bias"), &[hidden], first),
-                second: self.add(key("transform.2.weight"), &[width, hidden], second),
-                second_bias: self.add(key("transform.2.bias"), &[width], second),
+                second: self.add_pieces(
+                    key("transform.2.weight"),
+                    &[width, hidden],
+                    false,
+                    rate,
+                    second,
+                    2 * kv * hidden,
+                    by_layer,
+                ),
+                second_bias: self.add_pieces(
+                    key("transform.2.bias"),
+                    &[width],
+                    false,
+                    rate,
+                    second,
+                    2 * kv,
+                    by_layer,
+                ),
                 hidden,
             });
         } else {
-            let key = "prompt_embeddings".into();
-            site.direct = Some(self.add(key, &[tokens, width], Start::Normal(1.0)));
+            let (key, start) = (DIRECT_PREFIX.to_owned(), Start::Normal(1.0));
+            let shape = [tokens, width];
+            let direct = self.add_pieces(key, &shape, false, Rate::Base, start, 2 * kv, by_layer);
+            site.direct = Some(direct);
         }
         self.layout.prefix = Some(site);
     }

@@ -74,6 +74,8 @@ pub struct LayerSites {
 pub struct PrefixSite {
     /// Number of virtual tokens.
     pub tokens: usize,
+    /// The layers that it is in front of here; a slice has fewer than all.
+    pub layers: Range<usize>,
     /// The reparameterising layers, if any.
     pub projection: Option<ProjectionSite>,
     /// `(tokens, 2 * layers * kv_width)` in flat storage; absent with a projection, which computes it.
@@ -104,4 +106,58 @@ pub struct PromptSite {
     pub tokens: usize,
     /// `(tokens, hidden)`.
     pub embeddings: Range<usize>,
+}
+
+impl LinearSite {
+    /// Its ranges of flat storage.
+    pub(super) fn ranges_mut(&mut self) -> impl Iterator<Item = &mut Range<usize>> {
+        let ranges = match self {
+            Self::LowRank {
+                a, b, magnitude, ..
+            } => [Some(a), Some(b), magnitude.as_mut()],
+            Self::ScaleInput(range) | Self::ScaleOutput(range) | Self::Bias(range) => {
+                [Some(range), None, None]
+            }
+            Self::Sparse { values, .. } => [Some(values), None, None],
+        };
+        ranges.into_iter().flatten()
+    }
+}
+
+impl BottleneckSite {
+    fn ranges_mut(&mut self) -> [&mut Range<usize>; 4] {
+        [
+            &mut self.down,
+            &mut self.down_bias,
+            &mut self.up,
+            &mut self.up_bias,
+        ]
+    }
+}
+
+impl LayerSites {
+    /// Its ranges of flat storage.
+    pub(super) fn ranges_mut(&mut self) -> impl Iterator<Item = &mut Range<usize>> {
+        let linear = self.linear.iter_mut().flatten();
+        let bottlenecks = self.attention.iter_mut().chain(&mut self.feed_forward);
+        linear
+            .flat_map(LinearSite::ranges_mut)
+            .chain(bottlenecks.flat_map(BottleneckSite::ranges_mut))
+    }
+}
+
+impl PrefixSite {
+    /// Its ranges of flat storage.
+    pub(super) fn ranges_mut(&mut self) -> impl Iterator<Item = &mut Range<usize>> {
+        let projection = self.projection.iter_mut().flat_map(|site| {
+            [
+                &mut site.embedding,
+                &mut site.first,
+                &mut site.first_bias,
+                &mut site.second,
+                &mut site.second_bias,
+            ]
+        });
+        self.direct.iter_mut().chain(projection)
+    }
 }

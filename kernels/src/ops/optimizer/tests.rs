@@ -122,3 +122,69 @@ proptest! {
         prop_assert!((f64::from_bits(wanted.3) - squares).abs() <= 1e-12 * squares);
     }
 }
+
+/// The trial says the first element that the step breaks, and only then.
+#[test]
+fn a_trial_finds_what_the_step_would_break() {
+    for threads in [1, 2] {
+        let cpu = Cpu::new(threads).unwrap();
+        let len = 2 * TASK + 37;
+        let (values, gradient, zeros) = (numbers(len, 1), numbers(len, 2), vec![0.0; len]);
+        let rule = AdamW {
+            learning_rate: 1e2,
+            ..adam(1)
+        };
+        let plain = Sgd {
+            learning_rate: 1e-2,
+            momentum: 0.9,
+            weight_decay: 0.0,
+            gradient_factor: 1.0,
+        };
+        assert_eq!(
+            trial::adamw(&cpu, &values, &gradient, &zeros, &zeros, &rule),
+            None
+        );
+        assert_eq!(trial::sgd(&cpu, &values, &gradient, &zeros, &plain), None);
+        for at in [0, TASK + 3, len - 1] {
+            let mut wild = values.clone();
+            wild[at] = 3.4e38;
+            // Decay is a factor of -9 at this rate, which leaves the range.
+            let found = trial::adamw(&cpu, &wild, &gradient, &zeros, &zeros, &rule);
+            let (mut p, mut m, mut v) = (wild.clone(), zeros.clone(), zeros.clone());
+            adamw(&cpu, &mut p, &gradient, &mut m, &mut v, &rule);
+            assert_eq!(
+                (found, p.iter().position(|p| !p.is_finite())),
+                (Some(at), found)
+            );
+            let mut steep = gradient.clone();
+            steep[at] = -3.4e38;
+            let plain = Sgd {
+                learning_rate: 1e3,
+                ..plain
+            };
+            let found = trial::sgd(&cpu, &values, &steep, &zeros, &plain);
+            assert_eq!(found, Some(at));
+            // A second moment that overflows leaves the value as it is, and would freeze it for good.
+            steep[at] = 1e22;
+            let rule = AdamW {
+                gradient_factor: 1.0,
+                ..adam(1)
+            };
+            let found = trial::adamw(&cpu, &values, &steep, &zeros, &zeros, &rule);
+            assert_eq!(found, Some(at));
+        }
+    }
+}
+
+#[test]
+fn sums_of_pieces_are_the_sums_of_their_values() {
+    let cpu = Cpu::new(2).unwrap();
+    let values = numbers(3 * TASK, 3);
+    let ranges = [0..5, 5..5, 5..TASK + 9, TASK + 9..3 * TASK];
+    let sums = sums_of_squares(&cpu, &values, &ranges);
+    for (sum, range) in sums.iter().zip(&ranges) {
+        let alone = sum_of_squares(&cpu, &values[range.clone()]);
+        assert_eq!(sum.to_bits(), alone.to_bits());
+    }
+    assert!(sums_of_squares(&cpu, &values, &[]).is_empty());
+}

@@ -8,7 +8,7 @@ use shared::job::{
 use shared::model::{Projection, Target};
 
 /// Any method of any size at any targets.
-pub(crate) fn any_method() -> impl Strategy<Value = AdapterSpec> {
+pub fn any_method() -> impl Strategy<Value = AdapterSpec> {
     prop_oneof![
         4 => lora(),
         1 => (blocks(), proptest::sample::subsequence(Projection::ALL.to_vec(), 0..=7))

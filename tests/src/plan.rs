@@ -17,19 +17,19 @@ use crate::method;
 
 /// A job and everything that it brings along.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// The job.
-    pub(crate) spec: JobSpec,
+    pub spec: JobSpec,
     /// Lengths of its rows; their tokens follow from its seed.
-    pub(crate) lengths: Vec<usize>,
+    pub lengths: Vec<usize>,
     /// The round in which it arrives.
-    pub(crate) arrives: usize,
+    pub arrives: usize,
 }
 
 /// A job named `name` with this method; four rows, one step a row.
-pub(crate) fn plain(name: &str, adapter: AdapterSpec) -> Plan {
+pub fn plain(name: &str, adapter: AdapterSpec) -> Plan {
     let spec = JobSpec {
-        name: JobName::new(name).unwrap(),
+        name: JobName::new(name).expect("a name"),
         seed: 7,
         adapter,
         data: DataSpec {
@@ -66,7 +66,7 @@ pub(crate) fn plain(name: &str, adapter: AdapterSpec) -> Plan {
 }
 
 /// Any job, without a name.
-pub(crate) fn any_plan() -> impl Strategy<Value = Plan> {
+pub fn any_plan() -> impl Strategy<Value = Plan> {
     let data = (
         proptest::collection::vec(2..150usize, 1..6),
         1..4usize,
@@ -131,10 +131,10 @@ pub(crate) fn any_plan() -> impl Strategy<Value = Plan> {
 }
 
 /// A few jobs with names of their own, whose order has nothing to do with their arrival.
-pub(crate) fn any_plans(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Plan>> {
+pub fn any_plans(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Plan>> {
     proptest::collection::vec(any_plan(), count).prop_map(|mut plans| {
         for (index, plan) in plans.iter_mut().enumerate() {
-            plan.spec.name = JobName::new(format!("job-{index}")).unwrap();
+            plan.spec.name = JobName::new(format!("job-{index}")).expect("a name");
         }
         plans
     })
@@ -142,7 +142,7 @@ pub(crate) fn any_plans(count: std::ops::Range<usize>) -> impl Strategy<Value = 
 
 impl Plan {
     /// Its rows: tokens below `vocab`, some of them without a label.
-    pub(crate) fn rows(&self, vocab: usize) -> Vec<TokenRow> {
+    pub fn rows(&self, vocab: usize) -> Vec<TokenRow> {
         let row = |(index, &length): (usize, &usize)| {
             let stream = Stream::new(self.spec.seed, Domain::TinyModel, [index as u32, 1, 0]);
             let ids: Vec<u32> = (0..length as u32)
@@ -159,8 +159,8 @@ impl Plan {
     }
 
     /// Its first values: the usual ones, moved so that no part of a gradient is zero at first.
-    pub(crate) fn values(&self, layout: &Layout, model: &Model) -> Vec<f32> {
-        let cpu = Cpu::new(1).unwrap();
+    pub fn values(&self, layout: &Layout, model: &Model) -> Vec<f32> {
+        let cpu = Cpu::new(1).expect("one thread");
         let mut values = init::values(layout, model, &cpu, self.spec.seed, &[]);
         let stream = Stream::new(self.spec.seed, Domain::TinyModel, [2, 2, 0]);
         for (i, value) in values.iter_mut().enumerate() {

@@ -1,0 +1,227 @@
+//! Passes of micro-batches through a stage: forward from the stage before to the one behind, and back.
+//!
+//! Several may be under way. A stage that holds the whole model is both first and last; [`Stage::train`] then sends one
+//! micro-batch there and back.
+
+use std::sync::Arc;
+
+use super::adapter::Adapter;
+use super::block;
+use super::cache::KeyValueCache;
+use super::embed;
+use super::in_flight::Kept;
+use super::loss::{self, Labelled};
+use super::outcome::JobOutcome;
+use super::pass::Pass;
+use super::step::Stage;
+use super::tape::{LayerTape, Work};
+use super::timing::Operator;
+use crate::batch::Batch;
+
+/// What comes out of a stage in the forward direction.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Passed {
+    /// The residual stream `(rows, hidden)`, for the stage behind.
+    Hidden(Vec<f32>),
+    /// What the last stage found out.
+    Outcomes(Vec<JobOutcome>),
+}
+
+impl Stage {
+    /// Forward and backward of a batch: losses returned, gradients added to each job's tree.
+    ///
+    /// # Panics
+    /// When the stage does not hold the whole model.
+    pub fn train(&mut self, batch: &Batch) -> Vec<JobOutcome> {
+        assert!(
+            self.is_first() && self.is_last(),
+            "a part of the model is trained by forward and backward passes"
+        );
+        self.within(|stage| {
+            let mut tape = stage.in_flight.tape();
+            let hidden = stage.blocks(batch, None, true, None, &mut tape);
+            let labelled = stage.losses(batch, true, &hidden);
+            stage.seed(batch, &labelled);
+            stage.reverse(batch, &mut tape);
+            let outcomes = stage.outcomes(batch, &labelled, &tape);
+            stage.in_flight.reuse(tape);
+            outcomes
+        })
+    }
+
+    /// Sends a micro-batch through, and keeps what its backward pass needs.
+    ///
+    /// `input` is the residual stream `(rows, hidden)` from the stage before; none on the first stage.
+    ///
+    /// # Panics
+    /// When the input is missing, superfluous or of another size, or the number is under way already.
+    pub fn forward(&mut self, number: u64, batch: Arc<Batch>, input: Option<Vec<f32>>) -> Passed {
+        self.within(|stage| {
+            let mut tape = stage.in_flight.tape();
+            let hidden = stage.blocks(&batch, input, true, None, &mut tape);
+            let labelled = stage.is_last().then(|| stage.losses(&batch, true, &hidden));
+            let passed = match &labelled {
+                Some(labelled) => Passed::Outcomes(stage.outcomes(&batch, labelled, &tape)),
+                None => Passed::Hidden(hidden),
+            };
+            let kept = Kept {
+                batch,
+                tape,
+                labelled,
+            };
+            stage.in_flight.keep(number, kept);
+            passed
+        })
+    }
+
+    /// Sends a micro-batch back: adds to the gradients of the adapters, and returns that of the input, for the stage
+    /// before; none on the first stage.
+    ///
+    /// `d_output` is the gradient of what [`Stage::forward`] gave, `(rows, hidden)`; none on the last stage.
+    ///
+    /// # Panics
+    /// When no such micro-batch is under way, or `d_output` is missing, superfluous or of another size.
+    pub fn backward(&mut self, number: u64, d_output: Option<Vec<f32>>) -> Option<Vec<f32>> {
+        let kept = self.in_flight.release(number);
+        let Kept {
+            batch,
+            mut tape,
+            labelled,
+        } = kept.expect("a micro-batch goes forward before it comes back");
+        self.within(|stage| {
+            stage.work.resize(batch.rows(), &stage.model.shape);
+            match (labelled, d_output) {
+                (Some(labelled), None) => stage.seed(&batch, &labelled),
+                (None, Some(gradient)) => {
+                    let size = stage.work.d_hidden.len();
+                    assert_eq!(gradient.len(), size, "the gradient of another micro-batch");
+                    stage.work.d_hidden = gradient;
+                }
+                _ => panic!("the last stage, and only it, computes its own gradient"),
+            }
+            stage.reverse(&batch, &mut tape);
+            stage.in_flight.reuse(tape);
+            (!stage.is_first()).then(|| std::mem::take(&mut stage.work.d_hidden))
+        })
+    }
+
+    /// Forgets all micro-batches under way, and the gradients begun with them.
+    pub fn forget(&mut self) {
+        self.in_flight.forget();
+        for adapter in self.bank.iter_mut().flatten() {
+            adapter.clear_gradient();
+        }
+    }
+
+    /// Bytes kept for micro-batches under way.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.in_flight.bytes()
+    }
+
+    /// Output of the last block held, `(rows, hidden)`.
+    pub(super) fn blocks(
+        &mut self,
+        batch: &Batch,
+        input: Option<Vec<f32>>,
+        training: bool,
+        mut caches: Option<&mut [KeyValueCache]>,
+        tape: &mut [LayerTape],
+    ) -> Vec<f32> {
+        let shape = &self.model.shape;
+        self.table.ensure(batch.reach());
+        self.work.resize(batch.rows(), shape);
+        let mut hidden = match (self.is_first(), input) {
+            (true, None) => embed::embed(&self.model, &self.bank, batch),
+            (false, Some(input)) => {
+                let size = batch.rows() * shape.hidden;
+                assert_eq!(input.len(), size, "the input of another micro-batch");
+                input
+            }
+            _ => panic!("the first stage, and only it, embeds"),
+        };
+        let (pass, bank, work) = self.parts(batch, training);
+        for (index, layer) in pass.model.span().enumerate() {
+            // Without backward the tape of one layer serves them all.
+            let kept = index.min(tape.len() - 1);
+            let tape = &mut tape[kept];
+            tape.resize(batch.rows(), &pass.model.shape);
+            let caches = caches.as_deref_mut();
+            pass.time(Operator::Elementwise, || {
+                block::forward(&pass, bank, layer, &mut hidden, tape, work, caches)
+            });
+        }
+        hidden
+    }
+
+    /// Losses, and the head's gradient when training, from the last block's output.
+    pub(super) fn losses(&mut self, batch: &Batch, training: bool, hidden: &[f32]) -> Labelled {
+        let (pass, bank, _) = self.parts(batch, training);
+        pass.time(Operator::Head, || loss::compute(&pass, bank, hidden))
+    }
+
+    /// Lays the head's gradient out over all rows, as that of the last block's output.
+    fn seed(&mut self, batch: &Batch, labelled: &Labelled) {
+        let (width, d_hidden) = (self.model.shape.hidden, &mut self.work.d_hidden);
+        debug_assert_eq!(d_hidden.len(), batch.rows() * width);
+        d_hidden.fill(0.0);
+        for (&row, d) in labelled.rows.iter().zip(labelled.d_hidden.chunks(width)) {
+            d_hidden[row * width..][..width].copy_from_slice(d);
+        }
+    }
+
+    /// Turns the gradient of the last block's output, in `work.d_hidden`, into that of the first one's input, if
+    /// anything below needs it, and closes the gradients of jobs whose step ends here.
+    fn reverse(&mut self, batch: &Batch, tape: &mut [LayerTape]) {
+        let first = self.is_first();
+        let (pass, bank, work) = self.parts(batch, true);
+        let span = pass.model.span();
+        let prompted = first
+            && batch.jobs.iter().any(|job| {
+                let adapter = bank[job.slot].as_ref();
+                adapter.is_some_and(|adapter| adapter.layout.prompt.is_some())
+            });
+        for (layer, tape) in span.clone().zip(tape).rev() {
+            let needed = layer > 0 || prompted;
+            pass.time(Operator::Elementwise, || {
+                block::backward(&pass, bank, layer, tape, work, needed)
+            });
+        }
+        if prompted {
+            embed::gradients(&pass, bank, &work.d_hidden);
+        }
+        for job in batch.jobs.iter().filter(|job| job.last) {
+            if let Some(adapter) = bank[job.slot].as_mut() {
+                let shape = &pass.model.shape;
+                pass.time(Operator::GradientSums, || adapter.close_gradient(shape));
+            }
+        }
+    }
+
+    pub(super) fn outcomes(
+        &self,
+        batch: &Batch,
+        labelled: &Labelled,
+        tape: &[LayerTape],
+    ) -> Vec<JobOutcome> {
+        let (first, width) = (self.model.first_layer, self.model.shape.hidden);
+        JobOutcome::all(batch, labelled, (first, tape), width)
+    }
+
+    /// What a pass sees, what it changes, and its buffers.
+    pub(super) fn parts<'a>(
+        &'a mut self,
+        batch: &'a Batch,
+        training: bool,
+    ) -> (Pass<'a>, &'a mut Vec<Option<Adapter>>, &'a mut Work) {
+        let pass = Pass {
+            cpu: &self.cpu,
+            model: &self.model,
+            batch,
+            table: &self.table,
+            training,
+            meter: &self.meter,
+        };
+        (pass, &mut self.bank, &mut self.work)
+    }
+}

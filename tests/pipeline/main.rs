@@ -1,0 +1,18 @@
+//! Any number of stages: the same bits as one.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `tiny`, `run` | models of several layers, and how jobs are run on one stage or more |
+//! | `methods` | every method alone and all together, on one to four stages |
+//! | `mixes` | random jobs, passes, budgets and credits |
+//! | `broken` | a job whose numbers break is set aside on all stages, in its last good state |
+//! | `stalls` | what cannot go on says why |
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod broken;
+mod methods;
+mod mixes;
+mod run;
+mod stalls;
+mod tiny;
