@@ -6,7 +6,7 @@
 //! signs that can make a value longer.
 
 use super::budget::{CHECK, HOLD, INPUT, KEEP, PASS};
-use super::source::{closing, end_of_raw, next_opening};
+use super::source::{Part, end_of_raw};
 
 /// Signs in one tag that can make a value longer.
 const SIGNS: usize = 256;
@@ -34,19 +34,15 @@ pub(super) fn guard(source: &str) -> Result<String, String> {
     let mut checks: Vec<(usize, String)> = Vec::new();
     let mut open: Vec<Open> = Vec::new();
     let (mut rest, mut plain) = (source, 0);
-    while let Some((before, kind)) = next_opening(rest) {
+    while let Some(Part {
+        before,
+        kind,
+        part,
+        after,
+    }) = Part::next(rest)
+    {
         text.push_str(before);
         plain += before.len();
-        rest = &rest[before.len()..];
-        let length = match kind {
-            b'#' => rest.find("#}").map(|at| at + 2),
-            b'%' => closing(rest, "%}"),
-            _ => closing(rest, "}}"),
-        };
-        let Some(length) = length else {
-            break;
-        };
-        let (part, after) = rest.split_at(length);
         rest = after;
         if kind != b'#' {
             signs(part)?;

@@ -21,18 +21,14 @@ pub(super) fn rewrite(source: &str) -> Source {
     let mut text = String::with_capacity(source.len());
     let mut has_generation = false;
     let mut rest = source;
-    while let Some((before, kind)) = next_opening(rest) {
+    while let Some(Part {
+        before,
+        kind,
+        part,
+        after,
+    }) = Part::next(rest)
+    {
         text.push_str(before);
-        rest = &rest[before.len()..];
-        let length = match kind {
-            b'#' => rest.find("#}").map(|at| at + 2),
-            b'%' => closing(rest, "%}"),
-            _ => closing(rest, "}}"),
-        };
-        let Some(length) = length else {
-            break;
-        };
-        let (part, after) = rest.split_at(length);
         rest = after;
         let word = match kind {
             b'%' => tag_word(part),
@@ -61,8 +57,40 @@ pub(super) fn rewrite(source: &str) -> Source {
     }
 }
 
+/// The next comment, tag or expression of a template.
+pub(super) struct Part<'a> {
+    /// Plain text in front of it.
+    pub(super) before: &'a str,
+    /// `#` for a comment, `%` for a tag, `{` for an expression.
+    pub(super) kind: u8,
+    /// With its opening and closing.
+    pub(super) part: &'a str,
+    /// What follows.
+    pub(super) after: &'a str,
+}
+
+impl<'a> Part<'a> {
+    /// `None` when there is none, or when it has no end.
+    pub(super) fn next(rest: &'a str) -> Option<Self> {
+        let (before, kind) = next_opening(rest)?;
+        let opened = &rest[before.len()..];
+        let length = match kind {
+            b'#' => opened.find("#}").map(|at| at + 2),
+            b'%' => closing(opened, "%}"),
+            _ => closing(opened, "}}"),
+        };
+        let (part, after) = opened.split_at(length?);
+        Some(Self {
+            before,
+            kind,
+            part,
+            after,
+        })
+    }
+}
+
 /// The text before the next tag, expression or comment, and the second character of its opening.
-pub(super) fn next_opening(text: &str) -> Option<(&str, u8)> {
+fn next_opening(text: &str) -> Option<(&str, u8)> {
     let bytes = text.as_bytes();
     let at = bytes
         .windows(2)
@@ -71,7 +99,7 @@ pub(super) fn next_opening(text: &str) -> Option<(&str, u8)> {
 }
 
 /// Length of a tag or expression with its closing, which does not count inside strings.
-pub(super) fn closing(text: &str, close: &str) -> Option<usize> {
+fn closing(text: &str, close: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut quote: Option<u8> = None;
     let mut at = 2;

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn every_size_comes_back_by_the_librarys_division() {
+    fn every_size_comes_back_by_their_division() {
         for hidden in [1, 7, 64, 576, 2048, 4096] {
             for size in (1..=hidden).filter(|size| size % 37 < 5 || hidden - size < 9) {
                 let written = spec(size, BottleneckPlacement::Houlsby);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_librarys() {
+    fn names_are_those_of_the_library() {
         assert_eq!(safe_name("v1.2 tone"), "spotmux-v1_2_tone");
         let key = "base_model.model.model.layers.3.self_attn.adapter.up_proj.bias";
         let wanted = "model.layers.3.attention_adapters.adapters.n.adapter_up.bias";

@@ -58,7 +58,7 @@ pub enum StoreError {
         source: std::io::Error,
     },
     /// A sound checkpoint of something else is in the way.
-    #[error("{path} holds a checkpoint of a job that differs in {}: use another output folder, or remove it to start again", keys.join(", "))]
+    #[error("{path} holds a checkpoint of a job that differs in {}: use another output folder, or remove the folder of the job to start again", keys.join(", "))]
     Differs {
         /// The checkpoint.
         path: PathBuf,
@@ -68,7 +68,7 @@ pub enum StoreError {
     /// A checkpoint of another release is in the way.
     #[error(
         "{path} is a checkpoint of format version {found}, this program reads and writes version {VERSION}: go on with \
-         the release that wrote it, use another output folder, or remove it to start again"
+         the release that wrote it, use another output folder, or remove the folder of the job to start again"
     )]
     Version {
         /// The checkpoint.

@@ -61,7 +61,7 @@ pub struct BottleneckSite {
 /// Everything a job adds inside one block.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LayerSites {
-    /// By [`Projection`] order.
+    /// In the order of [`shared::model::Projection`].
     pub linear: [Option<LinearSite>; 7],
     /// After (or beside) attention.
     pub attention: Option<BottleneckSite>,
