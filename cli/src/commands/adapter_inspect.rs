@@ -27,6 +27,8 @@ struct Told<'a> {
     values: u64,
     bytes: u64,
     fits: Option<&'a str>,
+    /// What is said when the adapter names another base model.
+    other_base: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -50,10 +52,12 @@ pub(crate) fn run(
         .or_exit(Exit::BadInput)?;
     let weights = files::weights(&folder, &config).or_exit(Exit::BadInput)?;
     let tensors = tensors(&weights)?;
+    let mut other_base = None;
     if let Some(name) = &args.model {
         let model = backbone::as_shipped(settings, name)?;
         let opened = adapter_folder::open(&folder, &model.shape)?;
-        if let Some(other) = adapter_folder::other_base(opened.found.base.as_deref(), &model) {
+        other_base = adapter_folder::other_base(opened.found.base.as_deref(), &model);
+        if let Some(other) = &other_base {
             output.note(format!("note: {other}"));
         }
     }
@@ -70,6 +74,7 @@ pub(crate) fn run(
         values,
         bytes: size,
         fits: args.model.as_deref(),
+        other_base,
         tensors,
     };
     output.result(&told, &facts(&told))?;

@@ -19,7 +19,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::render::Output;
 use crate::settings::Settings;
 use crate::store::Store;
-use crate::writer::{self, Written};
+use crate::writer;
 
 /// No tokenizer makes fewer tokens of a text than one for so many bytes, but for runs of blanks.
 const BYTES_OF_A_TOKEN: usize = 64;
@@ -34,6 +34,8 @@ struct Told<'a> {
     tokens: usize,
     finish_reason: &'a str,
     seconds: f64,
+    /// What is said when the adapter names another base model.
+    other_base: Option<&'a str>,
 }
 
 /// Runs the command.
@@ -54,11 +56,13 @@ pub(crate) fn run(
     let here = Path::new(".");
     let backbone = Backbone::open(&store, &args.model, here, BackboneFormat::AsShipped, &cpu)?;
     let mut stage = Stage::new(backbone.model.clone(), cpu);
+    let mut other_base = None;
     let slot = match &args.adapter {
         Some(folder) => {
             let opened = adapter_folder::open(folder, &backbone.model.shape)?;
             let base = opened.found.base.as_deref();
-            if let Some(other) = adapter_folder::other_base(base, &backbone.model) {
+            other_base = adapter_folder::other_base(base, &backbone.model);
+            if let Some(other) = &other_base {
                 output.note(format!("note: {other}"));
             }
             stage.attach(opened.adapter())
@@ -99,17 +103,14 @@ pub(crate) fn run(
         args.max_tokens,
         stream,
     )?;
-    finish(&written, &tokens, clock.seconds(), output)?;
-    Ok(Exit::Done)
-}
-
-fn finish(written: &Written, prompt: &[u32], seconds: f64, output: &Output) -> Result<(), Failure> {
+    let seconds = clock.seconds();
     let told = Told {
         text: &written.text,
-        prompt_tokens: prompt.len(),
+        prompt_tokens: tokens.len(),
         tokens: written.tokens,
         finish_reason: if written.ended { "stop" } else { "length" },
         seconds,
+        other_base: other_base.as_deref(),
     };
     // The text is out already, piece by piece.
     output.result(&told, "")?;
@@ -117,7 +118,7 @@ fn finish(written: &Written, prompt: &[u32], seconds: f64, output: &Output) -> R
         "{} tokens in {seconds:.1} s ({})",
         told.tokens, told.finish_reason
     ));
-    Ok(())
+    Ok(Exit::Done)
 }
 
 /// The prompt, kept to what a context of so many tokens could hold: longer ones are refused before they are read.

@@ -187,6 +187,9 @@ fn an_adapter_of_another_model_is_told_and_merged_only_when_asked() {
         for command in [[&generate[..], &few].concat(), inspect.to_vec()] {
             let ended = sandbox.run(&command).ended_with(0);
             assert_eq!(ended.err.contains(words[0]), model == "other", "{model}");
+            let told = sandbox.run(&[&command[..], &["--json"]].concat());
+            let note = &told.ended_with(0).last()["other_base"];
+            assert_eq!(note.is_string(), model == "other", "{model}: {note}");
         }
     }
     let merge = |model: &'static str| {
