@@ -5,7 +5,7 @@
 //! `strftime_now` tells the time that is given. Without one, templates that ask whether it exists fall back to the
 //! fixed date in their text, and those that do not ask get 2024-07-26: so training does not depend on the day.
 //!
-//! A template runs with a budget of instructions, of output bytes and of intermediate values ([`budget`]). Templates come from the model, never from a
+//! A template runs with a budget of instructions, of output bytes and of intermediate values (`budget`). Templates come from the model, never from a
 //! request.
 
 mod budget;
