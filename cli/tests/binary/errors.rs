@@ -12,17 +12,9 @@ const LORA: &str = "adapter = { method = 'lora', rank = 2 }";
 const UNTRAINED: &[u8] = br#"{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": 0}]}"#;
 
 /// A sandbox with the tiny model, samples and a file of jobs.
-fn prepared(jobs: &str) -> Sandbox {
-    let sandbox = Sandbox::new();
-    sandbox.tiny_model();
-    sandbox.write("pairs.jsonl", PAIRS);
-    sandbox.write("jobs.toml", jobs);
-    sandbox
-}
-
 #[track_caller]
 fn refused(jobs: &str, parts: &[&str]) {
-    let sandbox = prepared(jobs);
+    let sandbox = Sandbox::with_jobs(jobs);
     sandbox
         .run(&["train", "jobs.toml"])
         .ended_with(3)
@@ -75,7 +67,7 @@ fn everything_wrong_is_said_at_once() {
     let first = one_job("adapter = { method = 'lora', rank = 0 }");
     let second = format!("[[job]]\nname = 'two'\n{LORA}\ndata = {{ train = 'absent.jsonl' }}\n");
     let third = format!("[[job]]\nname = 'three'\n{LORA}\ndata = {{ train = 'bad.jsonl' }}\n");
-    let sandbox = prepared(&format!("{first}{second}{third}"));
+    let sandbox = Sandbox::with_jobs(&format!("{first}{second}{third}"));
     sandbox.write(
         "bad.jsonl",
         "{\"prompt\": \"a\", \"completion\": null}\n{\"prompt\": 3}\nnot json\n",
@@ -106,7 +98,7 @@ fn samples_that_cannot_be_trained() {
         (b"{\"text\": null}\n", "$.text"),
         (b"{\"foo\": \"bar\"}\n", "unknown_format"),
     ];
-    let sandbox = prepared(&one_job(LORA));
+    let sandbox = Sandbox::with_jobs(&one_job(LORA));
     for (bytes, part) in cases {
         sandbox.write("pairs.jsonl", bytes);
         sandbox
@@ -141,7 +133,7 @@ fn a_mark_and_windows_lines_change_nothing() {
 
 #[test]
 fn models_that_are_absent_or_damaged() {
-    let sandbox = prepared(&one_job(LORA));
+    let sandbox = Sandbox::with_jobs(&one_job(LORA));
     sandbox
         .run(&["generate", "--model", "smollm2-135m-instruct", "hi"])
         .ended_with(4)
@@ -170,7 +162,7 @@ fn models_that_are_absent_or_damaged() {
 
 #[test]
 fn output_that_cannot_be_written() {
-    let sandbox = prepared(&one_job(&format!("{LORA}\ntrain = {{ steps = 1 }}")));
+    let sandbox = Sandbox::with_jobs(&one_job(&format!("{LORA}\ntrain = {{ steps = 1 }}")));
     // A file where a folder must be: refused even to a user who may write everywhere.
     sandbox.write("adapters", "in the way");
     sandbox
@@ -197,7 +189,7 @@ fn output_that_cannot_be_written() {
 
 #[test]
 fn a_full_disk_leaves_nothing_half_written() {
-    let sandbox = prepared(&one_job(&format!("{LORA}\ntrain = {{ steps = 1 }}")));
+    let sandbox = Sandbox::with_jobs(&one_job(&format!("{LORA}\ntrain = {{ steps = 1 }}")));
     // No file may grow beyond a few blocks: what a full disk looks like to the writer.
     let script = format!(
         "trap '' XFSZ; ulimit -f 8; exec {} train jobs.toml",
@@ -218,7 +210,7 @@ fn a_full_disk_leaves_nothing_half_written() {
 
 #[test]
 fn what_would_not_fit_is_refused_before_it_starts() {
-    let sandbox = prepared(&format!(
+    let sandbox = Sandbox::with_jobs(&format!(
         "engine = {{ tokens_per_pass = 16000000 }}\n{}",
         one_job(LORA)
     ));
@@ -232,7 +224,7 @@ fn what_would_not_fit_is_refused_before_it_starts() {
 
 #[test]
 fn programs_get_the_error_as_a_line() {
-    let sandbox = prepared(&one_job("adapter = { method = 'lora', rank = 0 }"));
+    let sandbox = Sandbox::with_jobs(&one_job("adapter = { method = 'lora', rank = 0 }"));
     let told = sandbox
         .run(&["train", "jobs.toml", "--json"])
         .ended_with(3)

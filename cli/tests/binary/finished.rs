@@ -6,19 +6,15 @@ use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::Value;
 
-use crate::sandbox::{PAIRS, Sandbox, one_job};
+use crate::sandbox::{Sandbox, one_job};
 
 const WEIGHTS: &str = "adapters/one/adapter/adapter_model.safetensors";
 
 fn prepared(steps: u32) -> Sandbox {
-    let sandbox = Sandbox::new();
-    sandbox.tiny_model();
-    sandbox.write("pairs.jsonl", PAIRS);
     let job = format!(
         "adapter = {{ method = 'lora', rank = 2 }}\ntrain = {{ steps = {steps}, batch_size = 1 }}"
     );
-    sandbox.write("jobs.toml", one_job(&job));
-    sandbox
+    Sandbox::with_jobs(&one_job(&job))
 }
 
 fn trained() -> (Sandbox, Vec<u8>) {

@@ -4,16 +4,12 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::sandbox::{PAIRS, Ran, Sandbox, one_job};
+use crate::sandbox::{Ran, Sandbox, one_job};
 
 const JOB: &str = "adapter = { method = 'lora', rank = 2 }\ntrain = { steps = 2, batch_size = 1 }";
 
 fn prepared() -> Sandbox {
-    let sandbox = Sandbox::new();
-    sandbox.tiny_model();
-    sandbox.write("pairs.jsonl", PAIRS);
-    sandbox.write("jobs.toml", one_job(JOB));
-    sandbox
+    Sandbox::with_jobs(&one_job(JOB))
 }
 
 fn pipe(sandbox: &Sandbox, name: &str) {

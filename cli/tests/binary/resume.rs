@@ -4,19 +4,15 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use crate::sandbox::{PAIRS, Sandbox, one_job};
+use crate::sandbox::{Sandbox, one_job};
 
 fn prepared() -> Sandbox {
-    let sandbox = Sandbox::new();
-    sandbox.tiny_model();
-    sandbox.write("pairs.jsonl", PAIRS);
     let rest = "adapter = { method = 'lora', rank = 2, dropout = 0.1 }\n\
                 train = { steps = 400, batch_size = 1 }\n\
                 schedule = { kind = 'cosine', warmup_steps = 5 }\n\
                 optimizer = { learning_rate = 1e-3 }\n\
                 checkpoint = { every_steps = 7, keep_last = 2 }";
-    sandbox.write("jobs.toml", one_job(rest));
-    sandbox
+    Sandbox::with_jobs(&one_job(rest))
 }
 
 /// Starts training, sends a signal once so many steps were reported, and waits for the end.

@@ -73,6 +73,15 @@ impl Sandbox {
         }
     }
 
+    /// With the smallest model, [`PAIRS`] as `pairs.jsonl`, and this `jobs.toml`.
+    pub(crate) fn with_jobs(jobs: &str) -> Self {
+        let sandbox = Self::new();
+        sandbox.tiny_model();
+        sandbox.write("pairs.jsonl", PAIRS);
+        sandbox.write("jobs.toml", jobs);
+        sandbox
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

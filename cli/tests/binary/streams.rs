@@ -8,11 +8,7 @@ use crate::sandbox::{PAIRS, Ran, Sandbox, one_job};
 const JOB: &str = "adapter = { method = 'lora', rank = 2 }\ntrain = { steps = 6, batch_size = 1 }\ncheckpoint = { every_steps = 2 }";
 
 fn prepared() -> Sandbox {
-    let sandbox = Sandbox::new();
-    sandbox.tiny_model();
-    sandbox.write("pairs.jsonl", PAIRS);
-    sandbox.write("jobs.toml", one_job(JOB));
-    sandbox
+    Sandbox::with_jobs(&one_job(JOB))
 }
 
 fn full() -> Stdio {
