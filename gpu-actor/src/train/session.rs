@@ -198,13 +198,10 @@ impl Session {
         })
     }
 
-    /// A copy of a job's state, for a checkpoint; nothing when its last step broke its values.
+    /// A copy of a job's state, for a checkpoint.
     #[must_use]
     pub fn state(&self, name: &JobName) -> Option<JobState> {
         let run = self.runs.get(name)?;
-        if run.optimizer.step != run.progress.step {
-            return None;
-        }
         Some(JobState {
             values: self.stage.adapter(run.slot)?.values.clone(),
             optimizer: run.optimizer.clone(),
