@@ -1,80 +1,116 @@
 //! Names and numbers that identify things.
 //!
-//! A [`JobName`] is 1 to 64 characters of `a-z A-Z 0-9 . _ -`, starting with a letter or digit: it is also a
-//! folder name, so nothing that a path could misread is let in.
+//! A [`JobName`] or [`NodeName`] is 1 to 64 characters of `a-z A-Z 0-9 . _ -`, starting with a letter or digit: it is
+//! also a folder name, so nothing that a path could misread is let in. Numbers print with a letter before them, and are
+//! read that way too: job `j12`, plan epoch `e3`, term `t2`.
+
+mod number;
+
+pub use number::{BadNumber, EventNumber, JobId, PlanEpoch, Term};
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Names a job within one file of jobs or one service; unique there, and safe as a folder name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct JobName(String);
-
-/// Tells why a text is not a job name.
+/// Tells why a text is not a name.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "job name {text:?} {reason}: use 1 to 64 of a-z A-Z 0-9 . _ - and start with a letter or digit"
+    "{what} name {text:?} {reason}: use 1 to 64 of a-z A-Z 0-9 . _ - and start with a letter or digit"
 )]
-pub struct BadJobName {
+pub struct BadName {
+    what: &'static str,
     text: String,
     reason: &'static str,
 }
 
-impl JobName {
-    /// Longest name in characters.
-    pub const MAX: usize = 64;
-
-    /// Checks a text and makes it a name.
-    ///
-    /// # Errors
-    /// [`BadJobName`] when the text is empty, too long, or has a character that a folder name should not have.
-    pub fn new(text: impl Into<String>) -> Result<Self, BadJobName> {
-        let text = text.into();
-        let reason = if text.is_empty() {
-            "is empty"
-        } else if text.chars().count() > Self::MAX {
-            "is longer than 64 characters"
-        } else if !text.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-            "does not start with a letter or digit"
-        } else if !text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
-        {
-            "has a character outside the allowed set"
-        } else {
-            return Ok(Self(text));
-        };
-        Err(BadJobName { text, reason })
-    }
-
-    /// The name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
+/// What is wrong with a text as a name, if anything.
+fn fault(text: &str) -> Option<&'static str> {
+    if text.is_empty() {
+        Some("is empty")
+    } else if text.chars().count() > JobName::MAX {
+        Some("is longer than 64 characters")
+    } else if !text.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        Some("does not start with a letter or digit")
+    } else if !text
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+    {
+        Some("has a character outside the allowed set")
+    } else {
+        None
     }
 }
 
-impl TryFrom<String> for JobName {
-    type Error = BadJobName;
-    fn try_from(text: String) -> Result<Self, BadJobName> {
-        Self::new(text)
-    }
+macro_rules! name {
+    ($name:ident, $what:literal, $doc:literal) => {
+        #[doc = $doc]
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// Longest name in characters.
+            pub const MAX: usize = 64;
+
+            /// Checks a text and makes it a name.
+            ///
+            /// # Errors
+            /// [`BadName`] when the text is empty, too long, or has a character that a folder name should not have.
+            pub fn new(text: impl Into<String>) -> Result<Self, BadName> {
+                let text = text.into();
+                let what = $what;
+                match fault(&text) {
+                    Some(reason) => Err(BadName { what, text, reason }),
+                    None => Ok(Self(text)),
+                }
+            }
+
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = BadName;
+            fn try_from(text: String) -> Result<Self, BadName> {
+                Self::new(text)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = BadName;
+            fn from_str(text: &str) -> Result<Self, BadName> {
+                Self::new(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
 }
 
-impl From<JobName> for String {
-    fn from(name: JobName) -> Self {
-        name.0
-    }
-}
-
-impl fmt::Display for JobName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+name!(
+    JobName,
+    "job",
+    "Names a job within one file of jobs or one cluster; unique there, and safe as a folder name."
+);
+name!(
+    NodeName,
+    "node",
+    "Names a machine, or a process that stands for one; its certificate bears it."
+);
 
 #[cfg(test)]
 mod tests {

@@ -5,8 +5,12 @@
 //!
 //! | room | one line |
 //! | --- | --- |
-//! | [`ids`] | names and numbers that identify jobs |
+//! | [`ids`] | names and numbers that identify jobs, nodes, plans, leaderships |
+//! | [`units`] | bytes and time with names |
 //! | [`job`] | what a tenant asks for: method, optimizer, schedule, data, limits |
+//! | [`life`] | the states of a job as its owner sees them |
+//! | [`plan`] | which node holds which layers, which jobs train there |
+//! | [`wire`] | what travels between processes |
 //! | [`model`] | layer, head and vocabulary sizes of a backbone; the sites an adapter may attach to |
 //! | [`random`] | counter-based randomness: nothing is drawn in an order |
 //! | [`strict_json`] | JSON without a key twice |
@@ -15,6 +19,10 @@
 
 pub mod ids;
 pub mod job;
+pub mod life;
 pub mod model;
+pub mod plan;
 pub mod random;
 pub mod strict_json;
+pub mod units;
+pub mod wire;

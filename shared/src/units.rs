@@ -1,0 +1,83 @@
+//! Integers with names: no bare number for bytes or time.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes of memory, disk or wire.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+/// Microseconds: a duration, or an instant since 1970-01-01 UTC where the name says so.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Micros(pub u64);
+
+impl Micros {
+    /// So many milliseconds.
+    #[must_use]
+    pub const fn of_millis(millis: u64) -> Self {
+        Self(millis * 1000)
+    }
+
+    /// Seconds, for people.
+    #[must_use]
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// From another instant to this one; nothing when it is not before.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+
+    /// This much later.
+    #[must_use]
+    pub const fn plus(self, more: Self) -> Self {
+        Self(self.0.saturating_add(more.0))
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut value = self.0 as f64;
+        for unit in ["bytes", "KiB", "MiB", "GiB"] {
+            if value < 1024.0 {
+                let digits = usize::from(unit != "bytes");
+                return write!(f, "{value:.digits$} {unit}");
+            }
+            value /= 1024.0;
+        }
+        write!(f, "{value:.1} TiB")
+    }
+}
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0..1000 => write!(f, "{} us", self.0),
+            1000..1_000_000 => write!(f, "{:.1} ms", self.0 as f64 / 1e3),
+            _ => write!(f, "{:.1} s", self.seconds()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_are_printed_for_people() {
+        assert_eq!(Bytes(512).to_string(), "512 bytes");
+        assert_eq!(Bytes(3 << 20).to_string(), "3.0 MiB");
+        assert_eq!(Micros(1500).to_string(), "1.5 ms");
+        assert_eq!(Micros(61_500_000).to_string(), "61.5 s");
+        assert_eq!(Micros(1).since(Micros(5)), Micros(0));
+    }
+}

@@ -1,0 +1,219 @@
+//! What a gpu-actor tells the coordinator.
+//!
+//! What must not be lost is numbered: it is kept until an order `Heard` says that the journal has it, and sent again
+//! after a reconnection. The rest may be lost.
+
+use serde::{Deserialize, Serialize};
+
+use super::view::SpanView;
+use crate::ids::{JobId, NodeName, PlanEpoch, Term};
+use crate::life::Reason;
+use crate::units::{Bytes, Micros};
+
+/// What a node holds when it says hello.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Of this plan.
+    pub epoch: PlanEpoch,
+    /// The replica.
+    pub replica: u32,
+    /// The stage.
+    pub stage: u32,
+    /// Whether its links work.
+    pub linked: bool,
+    /// On a first stage: the jobs, each with its steps taken.
+    pub jobs: Vec<(JobId, u64)>,
+}
+
+/// A node introduces itself, on every connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Its name; the certificate must say the same.
+    pub node: NodeName,
+    /// Differs from start to start of the process.
+    pub incarnation: u64,
+    /// Where neighbours reach it.
+    pub address: String,
+    /// Content hash of its backbone's identity: all nodes must have the same.
+    pub backbone: String,
+    /// Layers of its backbone.
+    pub layers: u32,
+    /// Memory it offers.
+    pub memory: Bytes,
+    /// Compute threads.
+    pub threads: u32,
+    /// Device and instruction set.
+    pub device: String,
+    /// The highest term heard.
+    pub term: Term,
+    /// What it holds.
+    pub held: Option<Held>,
+    /// Its clock, since 1970.
+    pub clock: Micros,
+}
+
+/// What happened to a job on its replica.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum JobNotice {
+    /// It is on the backbone, at this step of so many.
+    Admitted {
+        /// Steps taken before.
+        step: u64,
+        /// Steps in all.
+        total: u64,
+    },
+    /// It cannot be; nothing is left of it here.
+    Refused(Reason),
+    /// A step was taken.
+    Step {
+        /// Steps taken, this one included.
+        step: u64,
+        /// Loss before the step.
+        loss: f64,
+        /// Share of labelled tokens predicted right before the step.
+        accuracy: f64,
+        /// Norm before clipping.
+        gradient_norm: f64,
+        /// Of the step.
+        learning_rate: f64,
+        /// Tokens passed by the job so far.
+        tokens: u64,
+    },
+    /// Held-out rows were measured.
+    Evaluation {
+        /// Steps taken.
+        step: u64,
+        /// Mean loss.
+        loss: f64,
+        /// Share of labelled tokens predicted right.
+        accuracy: f64,
+    },
+    /// The state after a step is in the store, whole.
+    Durable {
+        /// The step.
+        step: u64,
+        /// Size of values and moments.
+        bytes: Bytes,
+    },
+    /// It waits for an order.
+    Paused {
+        /// Steps taken.
+        step: u64,
+    },
+    /// It trains again.
+    Resumed,
+    /// Its numbers are not finite; it is set aside, its last good state is durable.
+    Quarantined {
+        /// Steps taken.
+        step: u64,
+        /// What is not finite, where.
+        reason: String,
+    },
+    /// It took its last step, or held-out loss stopped falling; the adapter is being written.
+    Finished {
+        /// Steps taken.
+        step: u64,
+        /// Whether before its last step.
+        early: bool,
+    },
+    /// The adapter is in the store under these keys, each with its content hash and size.
+    Exported {
+        /// Key, sha256, size.
+        files: Vec<(String, String, Bytes)>,
+    },
+    /// It is off the backbone; its last state is durable.
+    Cancelled {
+        /// Steps taken.
+        step: u64,
+    },
+    /// It was taken up again from this durable step after a loss or move.
+    Recovered {
+        /// The step.
+        step: u64,
+    },
+}
+
+/// What is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Notice {
+    /// First on every connection.
+    Hello(Hello),
+    /// Every interval.
+    Heartbeat {
+        /// Age of the last completed work of the device while there was work.
+        device_age: Micros,
+        /// Memory in use.
+        memory_used: Bytes,
+        /// Tokens trained since the start of the process.
+        tokens: u64,
+    },
+    /// The seat is open.
+    Prepared {
+        /// Of this plan.
+        epoch: PlanEpoch,
+        /// Why not.
+        outcome: Result<(), String>,
+    },
+    /// The round is done and durable; no other starts.
+    Drained {
+        /// Of this plan.
+        epoch: PlanEpoch,
+    },
+    /// The stage is held and linked.
+    Holding {
+        /// Of this plan.
+        epoch: PlanEpoch,
+        /// Why not.
+        outcome: Result<(), String>,
+    },
+    /// The replica cannot go on: a neighbour is gone, or the stage itself failed.
+    Broken {
+        /// Of this plan.
+        epoch: PlanEpoch,
+        /// The neighbour that is to blame, if one is.
+        neighbour: Option<NodeName>,
+        /// What happened.
+        reason: String,
+    },
+    /// About a job; numbered, kept until heard.
+    Job {
+        /// From 1 within an incarnation, without gaps.
+        number: u64,
+        /// Of this plan.
+        epoch: PlanEpoch,
+        /// The job.
+        job: JobId,
+        /// When, on the node's clock, since 1970.
+        at: Micros,
+        /// What.
+        notice: JobNotice,
+    },
+    /// More tokens of a sample.
+    Piece {
+        /// The sample.
+        number: u64,
+        /// Token ids.
+        tokens: Vec<u32>,
+    },
+    /// No more of them.
+    SampleEnded {
+        /// The sample.
+        number: u64,
+        /// Why it could not go on.
+        outcome: Result<(), String>,
+    },
+    /// What the device did.
+    Spans {
+        /// The order's number.
+        number: u64,
+        /// In order of their start.
+        spans: Vec<SpanView>,
+    },
+    /// An order was refused: of an older term or plan, or of no use here.
+    Refused {
+        /// The highest term heard.
+        term: Term,
+        /// What and why.
+        reason: String,
+    },
+}

@@ -1,0 +1,198 @@
+//! What a client asks of the coordinator, one request a stream, and what it answers.
+
+use serde::{Deserialize, Serialize};
+
+use super::view::{ClusterView, EventView, JobView, NodeView, SpanView};
+use crate::ids::{EventNumber, JobId, JobName, NodeName};
+use crate::units::Bytes;
+
+/// How a client names a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobRef {
+    /// By the id given at submission.
+    Id(JobId),
+    /// By the name its owner gave.
+    Name(JobName),
+}
+
+/// A file of a job, uploaded before.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FileRef {
+    /// The path as the specification has it.
+    pub path: String,
+    /// Lower-case hexadecimal content hash.
+    pub sha256: String,
+    /// Its size.
+    pub bytes: Bytes,
+}
+
+/// One job to be trained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Submission {
+    /// JSON text of a [`JobSpec`](crate::job::JobSpec).
+    pub spec: String,
+    /// All files that it names.
+    pub files: Vec<FileRef>,
+}
+
+/// A text to be continued on the shared backbone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SampleRequest {
+    /// With this job's adapter as it is now; none: the backbone alone.
+    pub job: Option<JobRef>,
+    /// What the user says.
+    pub prompt: String,
+    /// Most tokens made.
+    pub max_tokens: u32,
+    /// 0 is greedy.
+    pub temperature: f32,
+    /// Smallest set of tokens with this much probability.
+    pub top_p: f32,
+    /// Most tokens chosen from; 0: all.
+    pub top_k: u32,
+    /// Of the choice.
+    pub seed: u64,
+}
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// The cluster at a glance: [`Reply::Cluster`].
+    Status,
+    /// All nodes: [`Reply::Nodes`].
+    Nodes,
+    /// All jobs, oldest first: [`Reply::Jobs`].
+    Jobs,
+    /// One job: [`Reply::Job`].
+    Job(JobRef),
+    /// Whether a file is here: [`Reply::Done`], or a refusal of code [`RefusalCode::NotFound`].
+    HasFile(FileRef),
+    /// Its bytes follow on the stream: [`Reply::Done`].
+    PutFile(FileRef),
+    /// Accepts a job once: the same name with the same content answers with the job that is there. [`Reply::Job`].
+    Submit(Submission),
+    /// Ends a job and keeps its last checkpoint; again is no error: [`Reply::Job`].
+    Cancel(JobRef),
+    /// Halts a job after its step under way: [`Reply::Job`].
+    Pause(JobRef),
+    /// Goes on with it: [`Reply::Job`].
+    Resume(JobRef),
+    /// Events after a number, of all jobs or of one: [`Reply::Events`], and more of them when followed.
+    Events {
+        /// Of this job only.
+        job: Option<JobRef>,
+        /// Only later ones.
+        after: EventNumber,
+        /// Whether to wait for more when all are told.
+        follow: bool,
+    },
+    /// Takes work off a node, or gives it back: [`Reply::Done`] once accepted.
+    Drain {
+        /// The node.
+        node: NodeName,
+        /// Whether it may have work again.
+        undo: bool,
+    },
+    /// Moves the stage of a node to another: [`Reply::Done`] once accepted.
+    Migrate {
+        /// The node that holds it.
+        from: NodeName,
+        /// The node that shall; none: the coordinator chooses.
+        to: Option<NodeName>,
+    },
+    /// Continues a text: [`Reply::Piece`], many times, then [`Reply::Done`].
+    Sample(SampleRequest),
+    /// What every stage did for one optimizer step of a job: [`Reply::Spans`].
+    Trace {
+        /// The job; none: all that passed in the same round as the newest step.
+        job: Option<JobRef>,
+        /// Its step, from 1; none: the newest.
+        step: Option<u64>,
+    },
+    /// The adapter of a job as files of the PEFT layout: [`Reply::File`] for each, its bytes following, then
+    /// [`Reply::Done`].
+    Fetch(JobRef),
+    /// A certificate for one who has a one-time token: [`Reply::Certificate`].
+    Join {
+        /// The token.
+        token: String,
+        /// PEM text of a certificate signing request.
+        signing_request: String,
+    },
+    /// A fresh certificate for the holder of one that still holds: [`Reply::Certificate`].
+    Renew {
+        /// PEM text of a certificate signing request.
+        signing_request: String,
+    },
+    /// Ends the whole cluster in order: [`Reply::Done`] once accepted.
+    Shutdown,
+}
+
+/// Why a request is refused; each has an exit code of its own on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalCode {
+    /// No such job, node, file or step.
+    NotFound,
+    /// The state does not allow it, or the name is taken by another content.
+    Conflict,
+    /// What was asked cannot be.
+    Invalid,
+    /// The role of the caller does not allow it.
+    Forbidden,
+    /// A limit is reached: later, the same may pass.
+    Busy,
+    /// No node can do it.
+    NoCapacity,
+    /// The coordinator itself failed.
+    Internal,
+}
+
+/// A request refused: nothing was done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The kind.
+    pub code: RefusalCode,
+    /// What, which, the limit and the remedy.
+    pub message: String,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// What the coordinator answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    /// It is done, or accepted, or all is told.
+    Done,
+    /// It is not.
+    Refused(Refusal),
+    /// The cluster.
+    Cluster(ClusterView),
+    /// The nodes.
+    Nodes(Vec<NodeView>),
+    /// The jobs.
+    Jobs(Vec<JobView>),
+    /// The job.
+    Job(Box<JobView>),
+    /// Some events; empty while a follower waits, as a sign of life.
+    Events(Vec<EventView>),
+    /// More text.
+    Piece(String),
+    /// What stages did.
+    Spans(Vec<SpanView>),
+    /// A file whose bytes follow.
+    File(FileRef),
+    /// PEM texts.
+    Certificate {
+        /// The one asked for, and those it is signed by.
+        chain: String,
+        /// The cluster's authority.
+        authority: String,
+    },
+}
