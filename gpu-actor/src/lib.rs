@@ -4,6 +4,7 @@
 
 pub mod batch;
 pub mod durable;
+pub mod duty;
 pub mod link;
 pub mod model;
 pub mod peft;

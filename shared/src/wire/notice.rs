@@ -177,7 +177,7 @@ pub enum Notice {
     },
     /// About a job; numbered, kept until heard.
     Job {
-        /// From 1 within an incarnation, without gaps.
+        /// Grows from 1 within an incarnation; steps that a later step stands for may be left out.
         number: u64,
         /// Of this plan.
         epoch: PlanEpoch,

@@ -143,6 +143,8 @@ pub const PURE: &[&str] = &[
     "kernels/src",
     "data/src",
     "gpu-actor/src/batch.rs",
+    "gpu-actor/src/duty.rs",
+    "gpu-actor/src/duty",
     "gpu-actor/src/link.rs",
     "gpu-actor/src/peft",
     "gpu-actor/src/pipeline.rs",
