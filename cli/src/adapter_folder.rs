@@ -64,12 +64,18 @@ fn is_hub_id(name: &str) -> bool {
 /// The folder with `adapter_config.json`.
 ///
 /// # Errors
-/// [`Exit::NotFound`] when there is none.
+/// [`Exit::NotFound`] when there is none, [`Exit::BadInput`] when it is no regular file.
 pub(crate) fn locate(given: &Path) -> Result<PathBuf, Failure> {
     let inner = given.join("adapter");
     for folder in [given, &inner] {
-        if folder.join(files::CONFIG).is_file() {
-            return Ok(folder.to_path_buf());
+        let config = folder.join(files::CONFIG);
+        match config.metadata() {
+            Ok(found) if found.is_file() => return Ok(folder.to_path_buf()),
+            Ok(_) => {
+                let message = format!("{} is not a regular file", config.display());
+                return Err(Failure::new(Exit::BadInput, message));
+            }
+            Err(_) => {}
         }
     }
     let message = format!(

@@ -11,6 +11,8 @@ mod wheel;
 
 use std::path::{Path, PathBuf};
 
+use shared::suggest;
+
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::render::{self, Output};
@@ -75,8 +77,9 @@ impl Store {
             return failure.hint(format!("fetch it: spotmux model pull {word}"));
         }
         failure.hint(format!(
-            "give a folder with config.json and safetensors, a .gguf file, owner/name of the model hub, or one of: {}",
-            known::names().join(", ")
+            "give a folder with config.json and safetensors, a .gguf file, owner/name of the model hub, or one of: {}{}",
+            known::names().join(", "),
+            suggest::clause(model, known::names())
         ))
     }
 
@@ -184,8 +187,9 @@ fn check_source(pull: &Pull<'_>) -> Result<(), Failure> {
     }
     let message = format!("no model is known as {:?}", pull.name);
     Err(Failure::new(Exit::NotFound, message).hint(format!(
-        "known are {}, and owner/name of the model hub",
-        known::names().join(", ")
+        "known are {}, and owner/name of the model hub{}",
+        known::names().join(", "),
+        suggest::clause(pull.name, known::names())
     )))
 }
 

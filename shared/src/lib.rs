@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`ids`] | names and numbers that identify jobs, nodes, plans, leaderships |
 //! | [`units`] | bytes and time with names |
+//! | [`config`] | the settings of a cluster: `cluster.toml` and what is said over it |
 //! | [`job`] | what a tenant asks for: method, optimizer, schedule, data, limits |
 //! | [`life`] | the states of a job as its owner sees them |
 //! | [`plan`] | which node holds which layers, which jobs train there |
@@ -14,9 +15,12 @@
 //! | [`model`] | layer, head and vocabulary sizes of a backbone; the sites an adapter may attach to |
 //! | [`random`] | counter-based randomness: nothing is drawn in an order |
 //! | [`strict_json`] | JSON without a key twice |
+//! | [`strict_toml`] | TOML whose faults are told with the path of the key and the nearest valid name |
+//! | [`suggest`] | the valid name nearest to a wrong one |
 
 #![forbid(unsafe_code)]
 
+pub mod config;
 pub mod ids;
 pub mod job;
 pub mod life;
@@ -24,5 +28,7 @@ pub mod model;
 pub mod plan;
 pub mod random;
 pub mod strict_json;
+pub mod strict_toml;
+pub mod suggest;
 pub mod units;
 pub mod wire;

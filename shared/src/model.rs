@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::suggest;
+
 /// Model families the engine computes; anything else is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -281,8 +283,9 @@ impl TryFrom<String> for Target {
             .ok_or_else(|| {
                 let names: Vec<_> = Self::ALL.iter().map(|t| t.name()).collect();
                 format!(
-                    "unknown target {text:?}: valid targets are {}",
-                    names.join(", ")
+                    "unknown target {text:?}: valid targets are {}{}",
+                    names.join(", "),
+                    suggest::clause(&text, names.iter().copied())
                 )
             })
     }

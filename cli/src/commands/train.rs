@@ -106,6 +106,9 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
         )]);
         return Ok(Exit::Done);
     }
+    if prepared.iter().all(|job| job.done) {
+        output.note(nothing_left(prepared.len()));
+    }
     // What was trained is saved; until here nothing is at stake.
     interrupt.after_steps();
     let mut run = Run::new(&backbone, &cpu, engine.tokens_per_pass, prepared)?;
@@ -116,6 +119,14 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
     }
     conclude(&run, exit, &jobs, output)?;
     Ok(exit)
+}
+
+fn nothing_left(jobs: usize) -> String {
+    let (jobs, change) = match jobs {
+        1 => ("the job is".to_owned(), "it"),
+        many => (format!("all {many} jobs are"), "them"),
+    };
+    format!("nothing was left to do: {jobs} finished; another --output trains {change} anew")
 }
 
 fn show_plan(

@@ -37,7 +37,8 @@ pub(crate) struct Board {
 struct Shown {
     bar: Option<ProgressBar>,
     label: String,
-    eval: Option<f64>,
+    /// The last held-out loss, and the step it was measured at.
+    eval: Option<(f64, u64)>,
     lines_said: u64,
 }
 
@@ -147,7 +148,7 @@ impl Shown {
             } => {
                 let eval = self
                     .eval
-                    .map(|eval| format!("  held-out {eval:.3}"))
+                    .map(|(eval, at)| format!("  held-out {eval:.3} at step {at}"))
                     .unwrap_or_default();
                 if let Some(bar) = &self.bar {
                     bar.set_position(*step);
@@ -164,8 +165,8 @@ impl Shown {
                     self.label
                 ))
             }
-            Event::Evaluation { loss, .. } => {
-                self.eval = Some(*loss);
+            Event::Evaluation { loss, step, .. } => {
+                self.eval = Some((*loss, *step));
                 None
             }
             Event::Quarantined { step, reason, .. } => {
@@ -205,4 +206,46 @@ fn bar(total: u64, taken: u64, template: &str) -> ProgressBar {
     bar.set_style(style);
     bar.set_position(taken);
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_held_out_loss_is_shown_with_its_step() {
+        let mut shown = Shown {
+            bar: None,
+            label: "a  LoRA r=2".into(),
+            eval: None,
+            lines_said: 0,
+        };
+        let job = JobName::new("a").unwrap();
+        let (loss, accuracy, tokens) = (2.5, 0.5, 10);
+        assert_eq!(
+            shown.note(&Event::Evaluation {
+                job: job.clone(),
+                step: 4,
+                loss,
+                accuracy,
+                tokens
+            }),
+            None
+        );
+        let line = shown.note(&Event::Step {
+            job,
+            step: 8,
+            total: 8,
+            loss: 1.0,
+            accuracy,
+            learning_rate: 1e-3,
+            gradient_norm: 1.0,
+            tokens,
+            trained_tokens: 5,
+        });
+        let expected = "a  LoRA r=2  step 8/8  loss 1.000  held-out 2.500 at step 4";
+        assert_eq!(line.as_deref(), Some(expected));
+    }
 }

@@ -1,6 +1,7 @@
 //! Each job with its data, its values and its earlier state, or everything that is wrong with all of them at once.
 
 use data::dataset::LoadError;
+use gpu_actor::peft::{config, files};
 use gpu_actor::train::prepare::{self, PrepareError, Surroundings};
 use gpu_actor::train::progress::{self, Progress};
 use kernels::cpu::Cpu;
@@ -10,6 +11,7 @@ use super::job_file::Jobs;
 use super::lock::Lock;
 use super::place::Place;
 use super::record::{self, Record};
+use crate::adapter_folder;
 use crate::backbone::Backbone;
 use crate::exit::{self, Exit, Failure};
 use crate::render::Output;
@@ -149,6 +151,9 @@ fn one(
             spec.name
         ));
     }
+    if let Some(other) = other_base(spec, around) {
+        output.note(format!("job {}: init_from: {other}", spec.name));
+    }
     let (rows, held_out) = (ready.data.train.len(), ready.data.eval.len());
     for remark in spec.remarks(rows, held_out) {
         output.note(format!("job {}: {remark}", spec.name));
@@ -194,6 +199,14 @@ fn one(
         known,
         lock,
     })
+}
+
+/// Says so when the adapter that a job starts from names another base model.
+fn other_base(spec: &JobSpec, around: &Surroundings<'_>) -> Option<String> {
+    let folder = around.folder.join(spec.init_from.as_ref()?);
+    let text = files::read_config(&folder.join(files::CONFIG)).ok()?;
+    let found = config::read(&text).ok()?;
+    adapter_folder::other_base(found.base.as_deref(), around.model)
 }
 
 /// Everything wrong with one job.

@@ -83,6 +83,10 @@ fn a_damaged_adapter_without_a_checkpoint_is_refused_with_what_to_do() {
 fn a_sound_adapter_is_done_without_its_checkpoints() {
     let (sandbox, weights) = trained();
     fs::remove_dir_all(sandbox.path("adapters/one/checkpoints")).unwrap();
+    sandbox
+        .run(&["train", "jobs.toml"])
+        .ended_with(0)
+        .said(&["nothing was left to do: the job is finished; another --output trains it anew"]);
     let told = sandbox.run(&["train", "jobs.toml", "--json"]).ended_with(0);
     assert_eq!(told.lines()[0]["jobs"][0]["done"], true);
     assert_eq!(told.last()["jobs"][0]["state"], "finished");

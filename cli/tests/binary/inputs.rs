@@ -90,19 +90,26 @@ fn parts_of_adapters_and_checkpoints_are_regular_files() {
         sandbox.write(&name, bytes);
     }
     let config = "adapters/one/adapter/adapter_config.json";
-    pipe(&sandbox, config);
-    bounded(
-        &sandbox,
-        &[
-            "generate",
-            "--model",
-            "tiny",
-            "--adapter",
-            "adapters/one",
-            "a",
-        ],
-    )
-    .ended_with(4);
+    let generate = [
+        "generate",
+        "--model",
+        "tiny",
+        "--adapter",
+        "adapters/one",
+        "a",
+    ];
+    for folder in [false, true] {
+        pipe(&sandbox, config);
+        if folder {
+            fs::remove_file(sandbox.path(config)).unwrap();
+            fs::create_dir(sandbox.path(config)).unwrap();
+        }
+        for command in [&generate[..], &inspect] {
+            bounded(&sandbox, command)
+                .ended_with(3)
+                .said(&["adapter_config.json is not a regular file"]);
+        }
+    }
 }
 
 #[test]

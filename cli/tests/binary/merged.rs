@@ -17,7 +17,7 @@ use kernels::cpu::Cpu;
 use kernels::weight::Format;
 use shared::model::Family;
 
-use crate::sandbox::{PAIRS, Sandbox};
+use crate::sandbox::{PAIRS, Sandbox, one_job};
 
 /// Methods that are a change of weights.
 const MERGEABLE: [(&str, &str); 6] = [
@@ -191,6 +191,16 @@ fn an_adapter_of_another_model_is_told_and_merged_only_when_asked() {
             let note = &told.ended_with(0).last()["other_base"];
             assert_eq!(note.is_string(), model == "other", "{model}: {note}");
         }
+    }
+    for model in ["tiny", "other"] {
+        let job = "adapter = { method = 'lora', rank = 2 }\ntrain = { steps = 1, batch_size = 1 }";
+        let job = format!("{job}\ninit_from = 'adapters/lora/adapter'");
+        let jobs = one_job(&job).replace("'tiny'", &format!("'{model}'"));
+        sandbox.write("next.toml", jobs);
+        let check = ["train", "next.toml", "--output", "next", "--check"];
+        let ended = sandbox.run(&check).ended_with(0);
+        assert_eq!(ended.err.contains(words[0]), model == "other", "{model}");
+        assert_eq!(ended.err.contains("job one: init_from: "), model == "other");
     }
     let merge = |model: &'static str| {
         let to = if model == "tiny" { "same" } else { "far" };

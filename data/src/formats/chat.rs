@@ -1,6 +1,7 @@
 //! OpenAI's chat form: `messages` of `role` and `content`, with an optional `weight` of 0 or 1 on answers.
 
 use serde_json::{Map, Value};
+use shared::suggest;
 
 use crate::check::Code;
 use crate::message::{Message, Role};
@@ -83,7 +84,10 @@ fn role(item: &Map<String, Value>, path: &str, findings: &mut Findings) -> Optio
                 Code::UnknownRole,
                 path,
                 format!("unknown role `{}`", shortened(other)),
-                "roles are system, user and assistant",
+                &format!(
+                    "roles are system, user and assistant{}",
+                    suggest::clause(other, ["system", "user", "assistant"])
+                ),
             );
             None
         }

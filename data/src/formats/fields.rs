@@ -1,6 +1,7 @@
 //! Reading single fields, with everything that can be wrong with one.
 
 use serde_json::{Map, Value};
+use shared::suggest;
 
 use crate::check::{Code, Problem};
 
@@ -42,12 +43,19 @@ impl Findings {
         known: &[&str],
     ) {
         for key in record.keys().filter(|key| !known.contains(&key.as_str())) {
+            let absent = known
+                .iter()
+                .copied()
+                .filter(|name| !record.contains_key(*name));
+            let hint = suggest::nearest(key, absent)
+                .map(|name| format!("did you mean `{name}`?"))
+                .unwrap_or_default();
             let key = shortened(key);
             self.warning(
                 Code::UnknownColumn,
                 format!("{path}.{key}"),
                 format!("column `{key}` is not used"),
-                "",
+                &hint,
             );
         }
     }

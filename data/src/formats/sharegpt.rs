@@ -1,6 +1,7 @@
 //! The ShareGPT form: `conversations` of `from` and `value`, with an optional `system` beside them.
 
 use serde_json::{Map, Value};
+use shared::suggest;
 
 use crate::check::Code;
 use crate::message::{Message, Role};
@@ -63,7 +64,10 @@ fn message(item: &Map<String, Value>, path: &str, findings: &mut Findings) -> Op
                 Code::UnknownRole,
                 path,
                 format!("unknown speaker `{}`", shortened(other)),
-                "speakers are human, gpt and system",
+                &format!(
+                    "speakers are human, gpt and system{}",
+                    suggest::clause(other, ["human", "gpt", "system"])
+                ),
             );
             return None;
         }

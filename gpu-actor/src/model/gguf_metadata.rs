@@ -4,6 +4,9 @@ use candle_core::quantized::gguf_file::{Content, Value};
 
 use super::gguf_error::GgufError;
 
+/// Largest number of a key that is no count.
+const LARGEST: f64 = 1e12;
+
 /// The metadata of a file, with the prefix of its architecture.
 pub(super) struct Metadata<'a> {
     content: &'a Content,
@@ -110,14 +113,15 @@ impl<'a> Metadata<'a> {
             return Ok(None);
         };
         let number = match *value {
-            Value::F32(n) => n.to_string().parse().ok(),
-            Value::F64(n) => Some(n),
-            _ => None,
+            Value::F32(n) => n.to_string().parse().unwrap_or(f64::from(n)),
+            Value::F64(n) => n,
+            _ => return Err(wrong_type(&key, "a number above 0", value)),
         };
-        number
-            .filter(|&n: &f64| n > 0.0 && n <= 1e12)
-            .map(Some)
-            .ok_or_else(|| wrong_type(&key, "a number above 0", value))
+        if number > 0.0 && number <= LARGEST {
+            return Ok(Some(number));
+        }
+        let reason = format!("is {number}, allowed are numbers above 0 and at most {LARGEST:e}");
+        Err(inconsistent(&key, reason))
     }
 }
 

@@ -1,8 +1,10 @@
 //! The PEFT methods a job can choose, with their sizes and targets.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::model::{Projection, Target};
+use crate::suggest;
 
 /// What a job trains on top of the frozen backbone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,12 +78,21 @@ impl TryFrom<WrittenTargets> for Targets {
     fn try_from(written: WrittenTargets) -> Result<Self, String> {
         match written {
             WrittenTargets::Group(group) => Ok(Self::Group(group)),
-            WrittenTargets::Named(names) => {
-                let named: Result<_, String> = names.into_iter().map(Target::try_from).collect();
-                named.map(Self::Named)
-            }
+            WrittenTargets::Named(names) => targets_of("targets", names).map(Self::Named),
         }
     }
+}
+
+/// The targets of a list; a wrong one is told with its place in it.
+fn targets_of(key: &str, names: Vec<String>) -> Result<Vec<Target>, String> {
+    let one =
+        |(index, name)| Target::try_from(name).map_err(|error| format!("{key}[{index}]: {error}"));
+    names.into_iter().enumerate().map(one).collect()
+}
+
+fn read_feedforward<'de, D: Deserializer<'de>>(reader: D) -> Result<Vec<Target>, D::Error> {
+    let names = Vec::<String>::deserialize(reader)?;
+    targets_of("feedforward", names).map_err(D::Error::custom)
 }
 
 impl Targets {
@@ -98,9 +109,8 @@ impl Targets {
                     "attention" => &Projection::ALL[..4],
                     "mlp" => &Projection::ALL[4..],
                     _ => {
-                        let one = Target::try_from(group.clone()).map_err(|error| {
-                            format!("{error}, or a group: all-linear, attention, mlp")
-                        })?;
+                        let one =
+                            Target::try_from(group.clone()).map_err(|_| unknown_targets(group))?;
                         return Ok(vec![one]);
                     }
                 };
@@ -118,6 +128,17 @@ impl Targets {
         }
         Ok(list)
     }
+}
+
+fn unknown_targets(word: &str) -> String {
+    let groups = ["all-linear", "attention", "mlp"];
+    let names: Vec<_> = Target::ALL.iter().map(|target| target.name()).collect();
+    format!(
+        "unknown target {word:?}: valid targets are {}, or a group: {}{}",
+        names.join(", "),
+        groups.join(", "),
+        suggest::clause(word, groups.into_iter().chain(names))
+    )
 }
 
 fn all_linear() -> Targets {
@@ -177,7 +198,7 @@ pub struct Ia3Spec {
     #[serde(default = "ia3_targets")]
     pub targets: Targets,
     /// The subset of targets whose input is scaled.
-    #[serde(default = "ia3_feedforward")]
+    #[serde(default = "ia3_feedforward", deserialize_with = "read_feedforward")]
     pub feedforward: Vec<Target>,
 }
 

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::JobSpec;
 use super::limits::MAX_TOKENS_PER_PASS;
+use crate::strict_toml;
 
 /// A file of jobs that share one backbone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,7 +69,7 @@ impl Default for EngineSpec {
 /// Tells why a text is not a file of jobs.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum JobFileError {
-    /// Not TOML, or not the expected keys; the message has line and column.
+    /// Not TOML, or not the expected keys; the message has the key's path, line and column.
     #[error("{0}")]
     Syntax(String),
     /// No job at all.
@@ -98,8 +99,7 @@ impl JobFile {
     /// # Errors
     /// [`JobFileError`] with line and column, an empty list, or a repeated name.
     pub fn parse(text: &str) -> Result<Self, JobFileError> {
-        let file: Self =
-            toml::from_str(text).map_err(|error| JobFileError::Syntax(error.to_string()))?;
+        let file: Self = strict_toml::read(text).map_err(JobFileError::Syntax)?;
         if file.jobs.is_empty() {
             return Err(JobFileError::Empty);
         }

@@ -161,6 +161,11 @@ pub const PURE: &[&str] = &[
 
 /// Files and folders inside pure folders that are shell, each with the reason.
 pub const SHELL: &[(&str, &str)] = &[
+    (
+        "shared/src/config/load.rs",
+        "reads the file of a cluster's settings",
+    ),
+    ("shared/src/config/load", "its tests"),
     ("data/src/job_data.rs", "opens the files a job names"),
     (
         "data/src/regular.rs",

@@ -101,13 +101,20 @@ fn metadata_that_changes_the_arithmetic_is_refused_by_key() {
     refused(
         "llama.rope.freq_base",
         Value::F32(f32::NAN),
-        "llama.rope.freq_base is of type F32",
+        "llama.rope.freq_base is NaN, allowed are",
     );
     refused(
         "llama.rope.freq_base",
         Value::F32(-1.0),
-        "llama.rope.freq_base",
+        "llama.rope.freq_base is -1, allowed are",
     );
+    for (value, said) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (0.0, "0")] {
+        refused(
+            "llama.attention.layer_norm_rms_epsilon",
+            Value::F32(value),
+            &format!("llama.attention.layer_norm_rms_epsilon is {said}, allowed are"),
+        );
+    }
 }
 
 #[test]

@@ -1,0 +1,432 @@
+//! The settings of a cluster as types. Units are in the names of keys; what each costs stands in [`super::keys`].
+
+use core::net::SocketAddr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::ids::NodeName;
+use crate::job::BackboneFormat;
+use crate::units::{Bytes, Micros};
+
+/// The form of the file that is read: another is refused.
+pub const VERSION: u64 = 1;
+
+/// Everything an operator decides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClusterConfig {
+    /// Form of the file.
+    pub version: u64,
+    /// The cluster itself.
+    pub cluster: ClusterSection,
+    /// The backbone that all jobs share.
+    pub model: ModelSection,
+    /// Where artifacts are kept.
+    pub store: StoreSection,
+    /// The process that decides.
+    pub coordinator: CoordinatorSection,
+    /// How the backbone is cut and copied.
+    pub plan: PlanSection,
+    /// What holds for every node that does not say otherwise.
+    pub gpu_actor: GpuActorSection,
+    /// The nodes of a local cluster.
+    pub node: Vec<NodeSection>,
+    /// Certificates.
+    pub security: SecuritySection,
+    /// How much at once.
+    pub limits: LimitsSection,
+    /// Logs and metrics.
+    pub telemetry: TelemetrySection,
+}
+
+impl Default for ClusterConfig {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            cluster: ClusterSection::default(),
+            model: ModelSection::default(),
+            store: StoreSection::default(),
+            coordinator: CoordinatorSection::default(),
+            plan: PlanSection::default(),
+            gpu_actor: GpuActorSection::default(),
+            node: Vec::new(),
+            security: SecuritySection::default(),
+            limits: LimitsSection::default(),
+            telemetry: TelemetrySection::default(),
+        }
+    }
+}
+
+impl ClusterConfig {
+    /// The node of a name with everything it leaves to `gpu_actor` filled in; none when the file has no such node.
+    #[must_use]
+    pub fn node(&self, name: &NodeName) -> Option<Node> {
+        let found = self.node.iter().find(|node| node.name == *name)?;
+        Some(self.filled(found))
+    }
+
+    /// All nodes, each with everything it leaves to `gpu_actor` filled in.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<Node> {
+        self.node.iter().map(|node| self.filled(node)).collect()
+    }
+
+    /// A machine that joins under a name the file does not list: `gpu_actor` alone describes it.
+    #[must_use]
+    pub fn unlisted(&self, name: NodeName) -> Node {
+        let bare = NodeSection {
+            name,
+            listen: None,
+            threads: None,
+            memory_mib: None,
+            spot: false,
+        };
+        self.filled(&bare)
+    }
+
+    fn filled(&self, node: &NodeSection) -> Node {
+        let common = &self.gpu_actor;
+        Node {
+            name: node.name.clone(),
+            listen: node.listen.unwrap_or(common.listen),
+            threads: node.threads.unwrap_or(common.threads),
+            memory: mib(node.memory_mib.unwrap_or(common.memory_mib)),
+            spot: node.spot,
+        }
+    }
+}
+
+/// So many MiB in bytes.
+fn mib(count: u64) -> Bytes {
+    Bytes(count.saturating_mul(1 << 20))
+}
+
+/// A node with nothing left open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: NodeName,
+    /// Where the coordinator and its neighbours reach it.
+    pub listen: SocketAddr,
+    /// Compute threads.
+    pub threads: u64,
+    /// Memory it offers.
+    pub memory: Bytes,
+    /// Whether it may be taken away at any time.
+    pub spot: bool,
+}
+
+/// The cluster itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClusterSection {
+    /// Its name; certificates bear it.
+    pub name: NodeName,
+    /// Folder of process ids and logs of a local cluster, relative to the file.
+    pub state: String,
+}
+
+impl Default for ClusterSection {
+    fn default() -> Self {
+        Self {
+            name: NodeName::new("local").expect("a plain word is a name"),
+            state: ".spotmux".into(),
+        }
+    }
+}
+
+/// The backbone that all jobs share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ModelSection {
+    /// Model folder, GGUF file, or the name of a fetched model; a path is relative to the file.
+    pub path: String,
+    /// How its weights are held in memory.
+    pub format: BackboneFormat,
+}
+
+impl Default for ModelSection {
+    fn default() -> Self {
+        Self {
+            path: "smollm2-135m-instruct".into(),
+            format: BackboneFormat::AsShipped,
+        }
+    }
+}
+
+/// Where artifacts are kept: rows, checkpoints, adapters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StoreSection {
+    /// A folder, relative to the file, or `s3://bucket/prefix`.
+    pub url: String,
+}
+
+impl Default for StoreSection {
+    fn default() -> Self {
+        Self {
+            url: ".spotmux/store".into(),
+        }
+    }
+}
+
+/// The process that decides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CoordinatorSection {
+    /// Where gpu-actors and the command line reach it (UDP).
+    pub listen: SocketAddr,
+    /// Where metrics are read (HTTP, TCP).
+    pub metrics: SocketAddr,
+    /// File of its journal, relative to the file.
+    pub journal: String,
+    /// Time between signs of life of a node.
+    pub heartbeat_ms: u64,
+    /// Silence after which a node is taken for lost.
+    pub heartbeat_bound_ms: u64,
+    /// How long a leadership holds without being renewed.
+    pub lease_seconds: u64,
+    /// Events kept in memory for those who follow.
+    pub events_kept: u64,
+}
+
+impl CoordinatorSection {
+    /// Time between signs of life of a node.
+    #[must_use]
+    pub fn heartbeat(&self) -> Micros {
+        Micros::of_millis(self.heartbeat_ms)
+    }
+
+    /// Silence after which a node is taken for lost.
+    #[must_use]
+    pub fn heartbeat_bound(&self) -> Micros {
+        Micros::of_millis(self.heartbeat_bound_ms)
+    }
+}
+
+impl Default for CoordinatorSection {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7420)),
+            metrics: SocketAddr::from(([127, 0, 0, 1], 7421)),
+            journal: ".spotmux/journal.sqlite".into(),
+            heartbeat_ms: 1000,
+            heartbeat_bound_ms: 3000,
+            lease_seconds: 10,
+            events_kept: 20_000,
+        }
+    }
+}
+
+/// Stages of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stages {
+    /// So many.
+    Count(u64),
+    /// One for every node.
+    All,
+}
+
+impl Serialize for Stages {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Count(count) => serializer.serialize_u64(*count),
+            Self::All => serializer.serialize_str("all"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Stages {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "stages is a number or \"all\"")]
+        enum Written {
+            Count(u64),
+            Word(All),
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum All {
+            All,
+        }
+        Ok(match Written::deserialize(deserializer)? {
+            Written::Count(count) => Self::Count(count),
+            Written::Word(All::All) => Self::All,
+        })
+    }
+}
+
+/// How the backbone is cut and copied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PlanSection {
+    /// Stages of a replica: a number, or `"all"`.
+    pub stages: Stages,
+    /// Copies of the backbone.
+    pub replicas: u64,
+    /// Most tokens that one fused pass carries.
+    pub tokens_per_pass: u64,
+    /// Rounds a first stage may begin before the one under way has ended.
+    pub rounds_ahead: u64,
+    /// Most memory that a stage fills with activations at once.
+    pub activation_budget_mib: u64,
+    /// Whether activations and gradients travel rounded to bf16.
+    pub bf16_on_the_wire: bool,
+}
+
+impl PlanSection {
+    /// Most bytes that a stage fills with activations at once.
+    #[must_use]
+    pub fn activation_budget(&self) -> Bytes {
+        mib(self.activation_budget_mib)
+    }
+}
+
+impl Default for PlanSection {
+    fn default() -> Self {
+        Self {
+            stages: Stages::Count(1),
+            replicas: 1,
+            tokens_per_pass: 512,
+            rounds_ahead: 1,
+            activation_budget_mib: 256,
+            bf16_on_the_wire: false,
+        }
+    }
+}
+
+/// What holds for every node that does not say otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GpuActorSection {
+    /// Compute threads.
+    pub threads: u64,
+    /// Memory offered.
+    pub memory_mib: u64,
+    /// Where it listens (UDP).
+    pub listen: SocketAddr,
+}
+
+impl Default for GpuActorSection {
+    fn default() -> Self {
+        Self {
+            threads: 1,
+            memory_mib: 1024,
+            listen: SocketAddr::from(([127, 0, 0, 1], 7430)),
+        }
+    }
+}
+
+/// A node of a local cluster; what it does not say, `gpu_actor` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeSection {
+    /// Its name; its certificate bears it.
+    pub name: NodeName,
+    /// Where it listens (UDP).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen: Option<SocketAddr>,
+    /// Compute threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u64>,
+    /// Memory offered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<u64>,
+    /// Whether it may be taken away at any time.
+    #[serde(default)]
+    pub spot: bool,
+}
+
+/// Certificates: who is who.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SecuritySection {
+    /// Folder of the authority and of certificates, relative to the file.
+    pub directory: String,
+    /// How long a certificate holds; it is renewed at two thirds.
+    pub certificate_hours: u64,
+    /// How long a token to join holds.
+    pub token_minutes: u64,
+}
+
+impl SecuritySection {
+    /// How long a certificate holds.
+    #[must_use]
+    pub fn certificate_life(&self) -> Micros {
+        Micros::of_millis(self.certificate_hours.saturating_mul(3_600_000))
+    }
+
+    /// How long a token to join holds.
+    #[must_use]
+    pub fn token_life(&self) -> Micros {
+        Micros::of_millis(self.token_minutes.saturating_mul(60_000))
+    }
+}
+
+impl Default for SecuritySection {
+    fn default() -> Self {
+        Self {
+            directory: ".spotmux/security".into(),
+            certificate_hours: 24,
+            token_minutes: 15,
+        }
+    }
+}
+
+/// How much at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsSection {
+    /// Jobs that have not ended.
+    pub jobs: u64,
+    /// Jobs that train on one replica at once.
+    pub jobs_per_replica: u64,
+    /// Largest file uploaded.
+    pub upload_mib: u64,
+    /// Largest message between processes.
+    pub frame_mib: u64,
+}
+
+impl Default for LimitsSection {
+    fn default() -> Self {
+        Self {
+            jobs: 10_000,
+            jobs_per_replica: 64,
+            upload_mib: 1024,
+            frame_mib: 16,
+        }
+    }
+}
+
+impl LimitsSection {
+    /// Largest file uploaded.
+    #[must_use]
+    pub fn upload(&self) -> Bytes {
+        mib(self.upload_mib)
+    }
+
+    /// Largest message between processes.
+    #[must_use]
+    pub fn frame(&self) -> Bytes {
+        mib(self.frame_mib)
+    }
+}
+
+/// Logs and metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TelemetrySection {
+    /// What is logged: a level, or a filter such as `info,shared::net=debug`.
+    pub log: String,
+    /// Whether metrics are served.
+    pub metrics: bool,
+}
+
+impl Default for TelemetrySection {
+    fn default() -> Self {
+        Self {
+            log: "info".into(),
+            metrics: true,
+        }
+    }
+}
