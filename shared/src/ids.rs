@@ -111,6 +111,11 @@ name!(
     "node",
     "Names a machine, or a process that stands for one; its certificate bears it."
 );
+name!(
+    ClusterName,
+    "cluster",
+    "Names a cluster; every certificate of its authority bears it."
+);
 
 #[cfg(test)]
 mod tests {

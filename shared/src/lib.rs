@@ -1,7 +1,7 @@
 //! Words every spotmux crate shares: ids, jobs, model shapes, keyed randomness.
 //!
 //! The rule of entry: used by two crates, and a word or a manner. Nothing here does I/O, reads a clock or
-//! knows a tensor; this file only lists the rooms.
+//! knows a tensor, but `net` and `artifact`, which are shells; this file only lists the rooms.
 //!
 //! | room | one line |
 //! | --- | --- |
@@ -13,6 +13,8 @@
 //! | [`plan`] | which node holds which layers, which jobs train there |
 //! | [`wire`] | what travels between processes |
 //! | [`model`] | layer, head and vocabulary sizes of a backbone; the sites an adapter may attach to |
+//! | `net` | connections between processes: QUIC with TLS both ways; feature `net` |
+//! | `artifact` | the store of artifacts: a folder or a bucket; feature `artifact` |
 //! | [`random`] | counter-based randomness: nothing is drawn in an order |
 //! | [`strict_json`] | JSON without a key twice |
 //! | [`strict_toml`] | TOML whose faults are told with the path of the key and the nearest valid name |
@@ -20,11 +22,15 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "artifact")]
+pub mod artifact;
 pub mod config;
 pub mod ids;
 pub mod job;
 pub mod life;
 pub mod model;
+#[cfg(feature = "net")]
+pub mod net;
 pub mod plan;
 pub mod random;
 pub mod strict_json;

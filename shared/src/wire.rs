@@ -6,10 +6,18 @@
 //! | [`order`] | coordinator | gpu-actor |
 //! | [`notice`] | gpu-actor | coordinator |
 //! | [`view`] | coordinator | people: what replies show |
+//! | [`chunk`] | a stage | its neighbours: activations and gradients |
+//! | [`opening`] | who opens a stream | who is asked |
+//!
+//! [`codec`] turns messages into bytes and back, [`version`] names the protocol.
 //!
 //! Specifications travel as their JSON text: what a peer of another version does not know is then refused by name.
 
+pub mod chunk;
+pub mod codec;
 pub mod notice;
+pub mod opening;
 pub mod order;
 pub mod request;
+pub mod version;
 pub mod view;

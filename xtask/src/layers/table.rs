@@ -175,6 +175,22 @@ pub const SHELL: &[(&str, &str)] = &[
         "gpu-actor/src/peft/files.rs",
         "writes and reads adapter folders",
     ),
+    (
+        "shared/src/artifact",
+        "puts and gets files of a folder or a bucket",
+    ),
+    (
+        "shared/src/artifact.rs",
+        "puts and gets files of a folder or a bucket",
+    ),
+    (
+        "shared/src/net",
+        "speaks with other processes; keeps keys and tokens in files",
+    ),
+    (
+        "shared/src/net.rs",
+        "speaks with other processes; keeps keys and tokens in files",
+    ),
 ];
 
 /// Paths that pure code does not name, each with what to do instead.

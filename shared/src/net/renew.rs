@@ -1,0 +1,135 @@
+//! How a process gets its certificate: once by a token, then again and again before it expires.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::authority::fingerprint;
+use super::client::{Client, ClientError};
+use super::credential::{Credential, CredentialError, KeyRequest};
+use super::endpoint::{Endpoint, EndpointSettings, connect_to_join};
+use super::fault::{CloseCode, NetError};
+use super::private_file::PrivateFileError;
+use super::stream::Stream;
+use super::token::Token;
+use crate::units::Micros;
+use crate::wire::request::{Refusal, Reply, Request};
+
+/// Says why there is no certificate.
+#[derive(Debug, Error)]
+pub enum RenewError {
+    /// The key, or what came back.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+    /// The file.
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
+    /// The connection.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// The coordinator refuses.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The request.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Another reply.
+    #[error("the coordinator answered with no certificate: is it of another version?")]
+    NoCertificate,
+    /// Not the authority that is believed.
+    #[error(
+        "the certificate is of another authority than the one that is believed: ask the operator of the cluster"
+    )]
+    OtherAuthority,
+    /// For somebody else.
+    #[error("the certificate is for {got}, and {wanted} asked")]
+    OtherIdentity {
+        /// As it says.
+        got: String,
+        /// Who asked.
+        wanted: String,
+    },
+}
+
+/// Joins a cluster with a token: the credential, not yet in a file.
+///
+/// # Errors
+/// [`RenewError`]; the token is used up only when a certificate was made.
+pub async fn join(
+    settings: &EndpointSettings,
+    coordinator: SocketAddr,
+    token: &Token,
+) -> Result<Credential, RenewError> {
+    let request = KeyRequest::new()?;
+    let (endpoint, connection) = connect_to_join(settings, coordinator, token.fingerprint).await?;
+    let asked = ask_to_join(&connection, settings, token, &request).await;
+    endpoint.close(CloseCode::Done.number(), b"all is said");
+    endpoint.wait_idle().await;
+    let chain = asked?;
+    let credential = request.certified(&chain)?;
+    if fingerprint(credential.authority()) == token.fingerprint {
+        return Ok(credential);
+    }
+    Err(RenewError::OtherAuthority)
+}
+
+async fn ask_to_join(
+    connection: &quinn::Connection,
+    settings: &EndpointSettings,
+    token: &Token,
+    request: &KeyRequest,
+) -> Result<String, RenewError> {
+    let halves = connection.open_bi().await.map_err(NetError::from)?;
+    let mut stream = Stream::new(halves, settings.limits);
+    let ask = Request::Join {
+        token: token.reveal(),
+        signing_request: request.signing_request.clone(),
+    };
+    stream.sender.send(&ask).await?;
+    stream.sender.finish();
+    match stream.receiver.expect::<Reply>().await? {
+        Reply::Certificate { chain, .. } => Ok(chain),
+        Reply::Refused(refusal) => Err(refusal.into()),
+        _ => Err(RenewError::NoCertificate),
+    }
+}
+
+/// Asks for a fresh certificate in the name of one that still holds: writes it to the file, then shows it.
+///
+/// # Errors
+/// [`RenewError`]; what is shown stays as it was.
+pub async fn renew(
+    client: &Client,
+    endpoint: &Endpoint,
+    held: &Credential,
+    path: &Path,
+) -> Result<Credential, RenewError> {
+    let request = KeyRequest::new()?;
+    let ask = Request::Renew {
+        signing_request: request.signing_request.clone(),
+    };
+    let Reply::Certificate { chain, .. } = client.request(&ask).await? else {
+        return Err(RenewError::NoCertificate);
+    };
+    let fresh = request.certified(&chain)?;
+    if fresh.authority() != held.authority() {
+        return Err(RenewError::OtherAuthority);
+    }
+    if fresh.identity != held.identity {
+        return Err(RenewError::OtherIdentity {
+            got: fresh.identity.to_string(),
+            wanted: held.identity.to_string(),
+        });
+    }
+    fresh.save(path)?;
+    endpoint.renew(&fresh)?;
+    Ok(fresh)
+}
+
+/// How long to wait until a certificate is to be renewed.
+#[must_use]
+pub fn until_renewal(held: &Credential, now: Micros) -> Duration {
+    Duration::from_micros(held.renewal().since(now).0)
+}

@@ -1,0 +1,157 @@
+//! Tokens, certificates, renewals.
+
+use super::*;
+use crate::ids::JobId;
+use crate::net::credential::KeyRequest;
+use crate::net::endpoint::connect_to_join;
+use crate::net::fault::HandshakeFault;
+use crate::net::renew::{RenewError, join, renew, until_renewal};
+use crate::wire::request::{JobRef, RefusalCode};
+
+fn invited(cluster: &Cluster) -> crate::net::token::Token {
+    let expires = now().plus(MEMBER_LIFE);
+    let identity = who("c", Role::GpuActor, "n7");
+    cluster.host.enroller.invite(&identity, expires).unwrap()
+}
+
+#[tokio::test]
+async fn a_token_makes_a_member_once() {
+    let cluster = Cluster::start("c");
+    let token = invited(&cluster);
+    let credential = join(&settings(), cluster.address, &token).await.unwrap();
+    assert_eq!(credential.identity, who("c", Role::GpuActor, "n7"));
+    let endpoint = Endpoint::open(&settings(), &credential, false).unwrap();
+    let peer = endpoint
+        .connect(cluster.address, Role::Coordinator)
+        .await
+        .unwrap();
+    assert!(peer.open(Opening::Node).await.is_ok());
+    let again = join(&settings(), cluster.address, &token)
+        .await
+        .unwrap_err();
+    let RenewError::Refused(refusal) = again else {
+        panic!("{again}")
+    };
+    assert_eq!(refusal.code, RefusalCode::Forbidden);
+}
+
+#[tokio::test]
+async fn a_joiner_shows_its_token_to_nobody_but_its_cluster() {
+    let (cluster, other) = (Cluster::start("c"), Cluster::start("c"));
+    let token = invited(&cluster);
+    let refused = join(&settings(), other.address, &token).await.unwrap_err();
+    let other_authority = matches!(
+        refused,
+        RenewError::Net(NetError::Handshake(HandshakeFault::OtherAuthority))
+    );
+    assert!(other_authority, "{refused}");
+    // The token was not used up.
+    assert!(join(&settings(), cluster.address, &token).await.is_ok());
+}
+
+#[tokio::test]
+async fn without_a_certificate_one_may_only_join() {
+    let cluster = Cluster::start("c");
+    let fingerprint = cluster.host.enroller.authority().fingerprint();
+    let (_endpoint, connection) = connect_to_join(&settings(), cluster.address, fingerprint)
+        .await
+        .unwrap();
+    let limits = settings().limits;
+    let mut stream = Stream::new(connection.open_bi().await.unwrap(), limits);
+    stream
+        .sender
+        .send(&Request::Cancel(JobRef::Id(JobId(1))))
+        .await
+        .unwrap();
+    let reply: Reply = stream.receiver.expect().await.unwrap();
+    assert!(matches!(reply, Reply::Refused(_)), "{reply:?}");
+    // Nor is there a second request on that connection.
+    stream.sender.finish();
+    assert!(stream.receiver.receive::<Reply>().await.unwrap().is_none());
+    let ended: NetError = connection.closed().await.into();
+    assert!(
+        matches!(
+            ended,
+            NetError::Closed {
+                code: CloseCode::Done,
+                ..
+            }
+        ),
+        "{ended}"
+    );
+}
+
+#[tokio::test]
+async fn a_broken_request_does_not_use_a_token_up() {
+    let cluster = Cluster::start("c");
+    let token = invited(&cluster);
+    let enroller = &cluster.host.enroller;
+    let broken = enroller.join(&token.reveal(), "no request", now());
+    assert!(matches!(broken, Reply::Refused(_)), "{broken:?}");
+    let request = KeyRequest::new().unwrap();
+    let joined = enroller.join(&token.reveal(), &request.signing_request, now());
+    assert!(matches!(joined, Reply::Certificate { .. }), "{joined:?}");
+}
+
+#[tokio::test]
+async fn a_certificate_is_renewed_while_connections_stand() {
+    let cluster = Cluster::start("c");
+    let first = cluster.credential(Role::GpuActor, "n1");
+    let path = cluster.path().join("n1.pem");
+    first.save(&path).unwrap();
+    let endpoint = Endpoint::open(&settings(), &first, false).unwrap();
+    let client = Client::connect(&endpoint, cluster.address).await.unwrap();
+    let fresh = renew(&client, &endpoint, &first, &path).await.unwrap();
+    assert_eq!(fresh.identity, first.identity);
+    assert_ne!(fresh.chain[0], first.chain[0]);
+    assert_eq!(Credential::load(&path).unwrap().chain, fresh.chain);
+    assert!(client.request(&Request::Status).await.is_ok());
+    assert!(Client::connect(&endpoint, cluster.address).await.is_ok());
+    let third = MEMBER_LIFE.0 / 3;
+    let wait = until_renewal(&fresh, now()).as_micros();
+    assert!(
+        wait > u128::from(third) && wait < u128::from(2 * third),
+        "{wait}"
+    );
+}
+
+#[tokio::test]
+async fn expired_and_foreign_certificates_are_told_as_such() {
+    let cluster = Cluster::start("c");
+    let authority = cluster.host.enroller.authority();
+    let past = now().since(Micros(MEMBER_LIFE.0 * 3));
+    let expired = authority
+        .issue(&who("c", Role::Client, "old"), MEMBER_LIFE, past)
+        .unwrap();
+    let foreign = Cluster::start("d").credential(Role::Client, "me");
+    let same_name = Cluster::start("c").credential(Role::Client, "me");
+    let ask = async |credential: &Credential| {
+        let endpoint = Endpoint::open(&settings(), credential, false).unwrap();
+        let client = Client::connect(&endpoint, cluster.address).await;
+        match client {
+            Ok(client) => client
+                .request(&Request::Status)
+                .await
+                .unwrap_err()
+                .to_string(),
+            Err(error) => error.to_string(),
+        }
+    };
+    let told = ask(&expired).await;
+    assert_eq!(told, HandshakeFault::Expired.to_string());
+    for other in [&foreign, &same_name] {
+        let told = ask(other).await;
+        assert_eq!(told, HandshakeFault::OtherAuthority.to_string());
+    }
+}
+
+#[tokio::test]
+async fn who_answers_must_have_the_role_that_is_wanted() {
+    let cluster = Cluster::start("c");
+    let node = cluster.member(Role::GpuActor, "n1");
+    let wrong = node
+        .connect(cluster.address, Role::GpuActor)
+        .await
+        .unwrap_err();
+    assert_eq!(wrong.to_string(), HandshakeFault::OtherRole.to_string());
+}
