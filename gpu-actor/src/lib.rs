@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod artifacts;
 pub mod batch;
 pub mod durable;
 pub mod duty;
@@ -9,6 +10,7 @@ pub mod link;
 pub mod model;
 pub mod peft;
 pub mod pipeline;
+pub mod replica;
 pub mod sample;
 pub mod stage;
 pub mod train;

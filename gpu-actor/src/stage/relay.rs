@@ -105,6 +105,60 @@ impl Stage {
         })
     }
 
+    /// Sends a micro-batch through forward only, without dropout, and keeps nothing of it: held-out rows.
+    ///
+    /// `input` is the residual stream `(rows, hidden)` from the stage before; none on the first stage.
+    ///
+    /// # Panics
+    /// When the input is missing, superfluous or of another size.
+    pub fn measure_rows(&mut self, batch: &Batch, input: Option<Vec<f32>>) -> Passed {
+        self.within(|stage| {
+            let mut tape = stage.in_flight.tape();
+            let again = input.clone().filter(|_| stage.is_last());
+            let hidden = stage.blocks(batch, input, false, None, &mut tape[..1]);
+            let passed = if stage.is_last() {
+                let labelled = stage.losses(batch, false, &hidden);
+                let mut outcomes = stage.outcomes(batch, &labelled, &[]);
+                if outcomes.iter().any(|outcome| outcome.bad.is_some()) {
+                    // Once more with a whole tape, to tell the layer.
+                    stage.blocks(batch, again, false, None, &mut tape);
+                    outcomes = stage.outcomes(batch, &labelled, &tape);
+                }
+                Passed::Outcomes(outcomes)
+            } else {
+                Passed::Hidden(hidden)
+            };
+            stage.in_flight.reuse(tape);
+            passed
+        })
+    }
+
+    /// Sends rows of texts through forward only: on the last stage the logits `(wanted, vocab)` of chosen rows, else
+    /// the residual stream `(rows, hidden)`. With caches (one a sequence), keys and values are appended.
+    ///
+    /// # Panics
+    /// When the input is missing, superfluous or of another size.
+    pub fn read_rows(
+        &mut self,
+        batch: &Batch,
+        input: Option<Vec<f32>>,
+        wanted: &[usize],
+        caches: Option<&mut [KeyValueCache]>,
+    ) -> Vec<f32> {
+        self.within(|stage| {
+            let mut tape = stage.in_flight.tape();
+            let hidden = stage.blocks(batch, input, false, caches, &mut tape[..1]);
+            stage.in_flight.reuse(tape);
+            if !stage.is_last() {
+                return hidden;
+            }
+            let (pass, bank, _) = stage.parts(batch, false);
+            pass.time(Operator::Head, || {
+                loss::logits(&pass, bank, &hidden, wanted)
+            })
+        })
+    }
+
     /// Forgets all micro-batches under way, and the gradients begun with them.
     pub fn forget(&mut self) {
         self.in_flight.forget();
