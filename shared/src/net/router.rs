@@ -35,7 +35,7 @@ pub trait Service: Send + Sync + 'static {
         stop: Stop,
     ) -> impl Future<Output = Result<(), NetError>> + Send;
 
-    /// Serves another kind of stream that the peer's role allows, until it ends.
+    /// Serves another kind of stream that the peer's role allows, until it ends; finishes its own half.
     ///
     /// An error ends the peer's connection.
     fn stream(
@@ -205,7 +205,8 @@ async fn connection<S: Service>(
                 streams.spawn(async move { stream(&shared, peer, Stream::new(halves, limits)).await });
             }
             Some(ended) = streams.join_next() => match ended {
-                Ok(Ok(())) => {}
+                // Who loses interest in a stream keeps its others.
+                Ok(Ok(()) | Err(NetError::GivenUp { .. })) => {}
                 Ok(Err(error)) => break Err(error),
                 Err(_) => {
                     peer.close(CloseCode::Internal, "who serves this stream failed");
@@ -217,6 +218,7 @@ async fn connection<S: Service>(
                     // What fails now ends anyway.
                     let _ = ended;
                 }
+                peer.close(CloseCode::Shutdown, "this side ends");
                 break Ok(());
             }
         }

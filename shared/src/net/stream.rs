@@ -2,6 +2,8 @@
 //!
 //! - `ST-1` Dropping a future of `send`, `receive` or `piece` loses nothing and repeats nothing: what was begun stays in
 //!   the half of the stream and goes on with the next call.
+//! - `ST-2` A half that is dropped before [`Sender::finish`] is given up, and the peer sees that: what was cut off does
+//!   not look whole.
 
 use std::collections::VecDeque;
 
@@ -40,6 +42,15 @@ pub struct Sender {
     stream: SendStream,
     pending: VecDeque<Bytes>,
     limits: Limits,
+    ended: bool,
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.reset(CloseCode::Internal);
+        }
+    }
 }
 
 impl Sender {
@@ -48,6 +59,7 @@ impl Sender {
             stream,
             pending: VecDeque::new(),
             limits,
+            ended: false,
         }
     }
 
@@ -98,12 +110,14 @@ impl Sender {
 
     /// Ends this half after all that was sent.
     pub fn finish(&mut self) {
+        self.ended = true;
         // Only a stream that ended already refuses.
         let _ = self.stream.finish();
     }
 
     /// Gives this half up: the peer sees that it does not end as meant.
     pub fn reset(&mut self, code: CloseCode) {
+        self.ended = true;
         let _ = self.stream.reset(code.number());
     }
 
