@@ -21,7 +21,7 @@ pub struct Held {
     pub stage: u32,
     /// Whether its links work.
     pub linked: bool,
-    /// On a first stage: the jobs, each with its steps taken.
+    /// On a first stage: the jobs, each with its steps taken. One that ended here stays until its end is heard.
     pub jobs: Vec<(JobId, u64)>,
 }
 
