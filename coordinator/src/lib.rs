@@ -29,10 +29,12 @@
 //! | [`life::placement`] | yes | layers to nodes |
 //! | [`life::transition`] | yes | from one plan to the next |
 //! | [`life::cluster`] | yes | all of it: the machine that a shell drives |
+//! | [`actor`] | no | the shell |
 //! | [`store`] | memory only | the journal, its lease and fence |
 
 #![forbid(unsafe_code)]
 
+pub mod actor;
 pub mod book;
 pub mod life;
 pub mod record;

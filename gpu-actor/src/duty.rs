@@ -210,6 +210,12 @@ impl Duty {
         self.held.as_ref().map(|(post, _)| post.epoch)
     }
 
+    /// Whether a first stage has jobs.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
     /// The highest term heard.
     #[must_use]
     pub fn term(&self) -> Term {

@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod actor;
 pub mod artifacts;
 pub mod batch;
 pub mod durable;
