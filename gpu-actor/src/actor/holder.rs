@@ -159,7 +159,7 @@ impl Holder {
         };
         let stop = Arc::new(AtomicBool::new(false));
         let name = thread::Builder::new().name(format!("stage {}", post.stage));
-        let (epoch, report, cpu) = (post.epoch, Arc::clone(&self.report), settings.cpu.clone());
+        let (report, cpu) = (Arc::clone(&self.report), settings.cpu.clone());
         let stopped = Arc::clone(&stop);
         let (commands, thread) = if post.stage == 0 {
             let (commands, inbox) = channel();
@@ -193,7 +193,6 @@ impl Holder {
             (None, name.spawn(work))
         };
         Ok(Running {
-            epoch,
             stop,
             bell,
             commands,

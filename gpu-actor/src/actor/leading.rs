@@ -83,7 +83,8 @@ pub(super) fn run(
         };
         leading.tell(events)?;
         if !working {
-            bell.wait(heard, NAP);
+            // Whatever it was, the next look finds it.
+            let _ = bell.wait(heard, NAP);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
-use shared::ids::{JobId, PlanEpoch};
+use shared::ids::JobId;
 use shared::wire::order::{JobAction, JobOrder, SampleOrder};
 
 use crate::duty::Event;
@@ -27,7 +27,6 @@ pub(super) type Report = Arc<dyn Fn(Event) + Send + Sync>;
 /// A stage at work.
 #[derive(Debug)]
 pub(super) struct Running {
-    pub(super) epoch: PlanEpoch,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) bell: Bell,
     /// None when the stage only follows.

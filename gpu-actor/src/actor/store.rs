@@ -21,7 +21,7 @@ fn key(text: &str) -> Result<Key, ArtifactError> {
 
 fn told(text: &str) -> impl Fn(StoreError) -> ArtifactError + '_ {
     |error| match error {
-        StoreError::Missing { .. } => ArtifactError::Missing {
+        StoreError::NotFound { .. } => ArtifactError::Missing {
             key: text.to_owned(),
         },
         other => failed(text, &other),
@@ -58,7 +58,7 @@ impl Artifacts for SharedStore {
 
     fn delete(&self, text: &str) -> Result<(), ArtifactError> {
         match self.0.delete(&key(text)?) {
-            Ok(()) | Err(StoreError::Missing { .. }) => Ok(()),
+            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
             Err(error) => Err(told(text)(error)),
         }
     }
