@@ -8,6 +8,7 @@ use thiserror::Error;
 
 pub mod bell;
 pub mod local;
+pub mod quic;
 
 /// Which way a chunk goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

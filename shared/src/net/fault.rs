@@ -55,7 +55,7 @@ impl CloseCode {
         VarInt::from_u32(self as u32)
     }
 
-    fn of(number: VarInt) -> Self {
+    pub(super) fn of(number: VarInt) -> Self {
         let number = number.into_inner();
         let found = Self::ALL
             .into_iter()

@@ -6,6 +6,7 @@
 //!   not look whole.
 
 use std::collections::VecDeque;
+use std::future::Future;
 
 use bytes::{Buf, Bytes, BytesMut};
 use quinn::{RecvStream, SendStream};
@@ -121,17 +122,30 @@ impl Sender {
         let _ = self.stream.reset(code.number());
     }
 
-    /// Waits until the peer has all, or wants no more.
+    /// Waits until the peer has all that was finished, or wants no more.
     ///
     /// # Errors
     /// [`NetError`] when the connection is lost before.
     pub async fn delivered(&mut self) -> Result<(), NetError> {
-        match self.stream.stopped().await {
-            Ok(_) => Ok(()),
-            Err(quinn::StoppedError::ConnectionLost(lost)) => Err(lost.into()),
-            Err(other) => Err(NetError::Lost {
-                reason: other.to_string(),
-            }),
+        self.stopped().await.map(|_| ())
+    }
+
+    /// Ends when the peer wants no more of this half, with its reason; or, without one, when it has all.
+    ///
+    /// # Errors
+    /// [`NetError`] when the connection is lost before.
+    pub fn stopped(
+        &self,
+    ) -> impl Future<Output = Result<Option<CloseCode>, NetError>> + Send + use<> {
+        let stopped = self.stream.stopped();
+        async move {
+            match stopped.await {
+                Ok(code) => Ok(code.map(CloseCode::of)),
+                Err(quinn::StoppedError::ConnectionLost(lost)) => Err(lost.into()),
+                Err(other) => Err(NetError::Lost {
+                    reason: other.to_string(),
+                }),
+            }
         }
     }
 }
@@ -205,6 +219,11 @@ impl Receiver {
             return Err(NetError::Ended { due: "head" });
         };
         Ok(Some(FrameHead::decode(*head, &self.limits)?))
+    }
+
+    /// Takes the head that [`Self::peek_head`] showed; its payload comes next, as raw bytes.
+    pub fn skip_head(&mut self) {
+        self.buffer.advance(HEAD.min(self.buffer.len()));
     }
 
     /// The next raw bytes, at most so many; none at the end.
