@@ -9,9 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use gpu_actor::link::bell::Bell;
-use gpu_actor::link::quic::{Carried, over};
-use gpu_actor::link::{Chunk, ChunkHeader, Direction};
-use serde::{Deserialize, Serialize};
+use gpu_actor::link::quic::over;
+use gpu_actor::link::{Chunk, ChunkHeader, ChunkLink, Direction, Parcel};
 use shared::ids::PlanEpoch;
 use shared::net::authority::{Authority, MEMBER_LIFE};
 use shared::net::endpoint::{Endpoint, EndpointSettings, Peer};
@@ -20,19 +19,11 @@ use shared::net::identity::{Identity, Role};
 use shared::net::router::{Router, RouterLimits, Service, Stop};
 use shared::net::stream::Stream;
 use shared::units::Micros;
-use shared::wire::codec::{FrameKind, Message};
 use shared::wire::opening::{LinkOpening, Opening};
 use shared::wire::request::Request;
 use tokio::sync::mpsc;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Word;
-
-impl Message for Word {
-    const KIND: FrameKind = FrameKind::Word;
-}
 
 struct Taker(mpsc::UnboundedSender<Stream>);
 
@@ -128,9 +119,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
         let [ours, theirs] = pair()?;
         let bells = [Bell::default(), Bell::default()];
-        let (mut a, carrier) = over::<Word>(ours, opening, bells[0].clone());
+        let (mut a, carrier) = over(ours, opening, bells[0].clone());
         runtime.spawn(carrier);
-        let (mut b, carrier) = over::<Word>(theirs, opening, bells[1].clone());
+        let (mut b, carrier) = over(theirs, opening, bells[1].clone());
         runtime.spawn(carrier);
         let start = Instant::now();
         std::thread::scope(|scope| {
@@ -151,7 +142,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                         assert!(bells[0].wait(heard, PATIENCE), "no credit came");
                     }
                     let values = vec![1.0; chunk / 4];
-                    a.send(Carried::Chunk(Chunk { header, values }))
+                    a.send(Parcel::Chunk(Chunk { header, values }))
                         .expect("there is credit");
                 }
             });

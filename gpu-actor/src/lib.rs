@@ -2,12 +2,14 @@
 
 #![deny(unsafe_code)]
 
+pub mod artifacts;
 pub mod batch;
 pub mod durable;
 pub mod link;
 pub mod model;
 pub mod peft;
 pub mod pipeline;
+pub mod replica;
 pub mod sample;
 pub mod stage;
 pub mod train;

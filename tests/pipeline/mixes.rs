@@ -1,5 +1,7 @@
 //! Random jobs on random pipelines.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use shared::model::Family;
@@ -8,7 +10,7 @@ use system_tests::plan;
 use crate::run::{Manner, assert_same, on_one, on_stages};
 use crate::tiny;
 
-fn cases(count: u32) -> Config {
+pub(crate) fn cases(count: u32) -> Config {
     let usual = Config::default();
     Config {
         cases: (count * usual.cases / 256).max(1),
@@ -28,11 +30,13 @@ proptest! {
         (stages, threads) in (1..=tiny::LAYERS, 1..4usize),
         (tokens_per_pass, tokens_on_one) in (1..400usize, 1..400usize),
         (budget, credits) in (prop_oneof![Just(u64::MAX), 0..3_000_000u64], 1..4usize),
+        ahead in 1..5usize,
     ) {
         let model = tiny::model(family, tied);
         let one = on_one(&model, &plans, tokens_on_one);
-        let manner = Manner { stages, threads, tokens_per_pass, budget, credits };
-        let (many, _) = on_stages(&model, &plans, &manner);
+        let patience = Duration::from_secs(120);
+        let manner = Manner { stages, threads, tokens_per_pass, budget, credits, ahead, patience };
+        let many = on_stages(&model, &plans, &manner);
         assert_same(&one, &many, &plans, &format!("{manner:?}"));
     }
 }

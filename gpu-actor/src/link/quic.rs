@@ -7,7 +7,7 @@
 //! - `QL-1` Parcels arrive in the order in which they were sent, whole and with the bits that were sent; what is damaged
 //!   ends the link.
 //! - `QL-2` Of each side at most `credits` chunks are sent and not taken; who sends more is cut off.
-//! - `QL-3` What was sent before [`QuicLink::close`] still arrives; so the carrier's future ends after that.
+//! - `QL-3` What was sent before the end still arrives; so the carrier's future ends after that.
 
 mod carrier;
 mod inbox;
@@ -24,74 +24,26 @@ use shared::net::stream::Stream;
 use shared::wire::chunk::CHUNK_HEAD;
 use shared::wire::codec::{FrameKind, Limits, Message};
 use shared::wire::opening::LinkOpening;
-use thiserror::Error;
 use tokio::sync::{Notify, mpsc};
 
-use super::Chunk;
 use super::bell::Bell;
+use super::word::Word;
+use super::{ChunkLink, LinkError, Parcel};
 use carrier::{Out, Shared, carry};
-use inbox::{End, Inbox};
+use inbox::Inbox;
 
-/// What a link carries.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Carried<W> {
-    /// Values; costs a credit.
-    Chunk(Chunk),
-    /// Everything else; free.
-    Word(W),
-}
-
-/// Says why a parcel did not go or come.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum QuicLinkError {
-    /// The other side has not taken enough of what was sent before.
-    #[error(
-        "no credit: the other side has not taken any of the last {credits} chunks; wait for one"
-    )]
-    NoCredit {
-        /// Chunks that may be under way.
-        credits: usize,
-    },
-    /// Too large.
-    #[error(
-        "a chunk of {bytes} bytes is over the limit of {limit} bytes; what moves the limit: {setting}"
-    )]
-    TooLong {
-        /// Its size as a frame's payload.
-        bytes: u64,
-        /// Largest allowed.
-        limit: u64,
-        /// What moves it.
-        setting: &'static str,
-    },
-    /// The other side ended the link.
-    #[error("the other side closed the link")]
-    Closed,
-    /// The link failed.
-    #[error("the link failed: {reason}")]
-    Failed {
-        /// Why.
-        reason: String,
-    },
-}
-
-impl From<End> for QuicLinkError {
-    fn from(end: End) -> Self {
-        match end {
-            End::Closed => Self::Closed,
-            End::Failed(reason) => Self::Failed { reason },
-        }
-    }
+impl Message for Word {
+    const KIND: FrameKind = FrameKind::Word;
 }
 
 /// The stage's half of one end.
-pub struct QuicLink<W> {
-    shared: Arc<Shared<W>>,
-    outbox: Option<mpsc::UnboundedSender<Out<W>>>,
+pub struct QuicLink {
+    shared: Arc<Shared>,
+    outbox: Option<mpsc::UnboundedSender<Out>>,
     limits: Limits,
 }
 
-impl<W> fmt::Debug for QuicLink<W> {
+impl fmt::Debug for QuicLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QuicLink")
             .field("opening", &self.shared.opening)
@@ -100,13 +52,13 @@ impl<W> fmt::Debug for QuicLink<W> {
 }
 
 /// An end over a stream that was opened so; and its carrier, to be spawned or awaited. The bell is the stage's own.
-pub fn over<W: Message + Send + 'static>(
+pub fn over(
     stream: Stream,
     opening: LinkOpening,
     bell: Bell,
 ) -> (
-    QuicLink<W>,
-    impl Future<Output = Result<(), CarrierError>> + Send + use<W>,
+    QuicLink,
+    impl Future<Output = Result<(), CarrierError>> + Send + use<>,
 ) {
     let (outbox, outgoing) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
@@ -123,74 +75,67 @@ pub fn over<W: Message + Send + 'static>(
     (link, carry(shared, stream, outgoing))
 }
 
-impl<W> QuicLink<W> {
+impl QuicLink {
     fn credits(&self) -> usize {
         self.shared.opening.credits as usize
     }
 
-    /// Chunks that may be sent now.
-    #[must_use]
-    pub fn credit(&self) -> usize {
+    /// Why the carrier takes no more.
+    fn ended(&self) -> LinkError {
+        self.shared.inbox.outward_end().unwrap_or(LinkError::Closed)
+    }
+
+    /// Whether a chunk of so many values is too large to be carried.
+    fn check_size(&self, values: usize) -> Result<(), LinkError> {
+        let bytes = values as u64 * self.shared.dtype().size() + CHUNK_HEAD as u64;
+        let (limit, setting) = FrameKind::Chunk.limit(&self.limits);
+        if bytes <= limit as u64 {
+            return Ok(());
+        }
+        let reason = format!(
+            "a chunk of {bytes} bytes is over the limit of {limit} bytes; what moves the limit: {setting}"
+        );
+        Err(LinkError::Failed { reason })
+    }
+}
+
+impl ChunkLink for QuicLink {
+    fn credit(&self) -> usize {
         let under_way = self.shared.under_way.load(Ordering::Acquire);
         self.credits().saturating_sub(under_way)
     }
 
-    /// Sends a parcel; a chunk costs one credit.
-    ///
-    /// # Errors
-    /// [`QuicLinkError`]; of a parcel that is refused nothing is sent.
-    pub fn send(&mut self, parcel: Carried<W>) -> Result<(), QuicLinkError> {
+    fn send(&mut self, parcel: Parcel) -> Result<(), LinkError> {
         if let Some(end) = self.shared.inbox.outward_end() {
-            return Err(end.into());
+            return Err(end);
         }
-        let outbox = self.outbox.as_ref().ok_or(QuicLinkError::Closed)?;
-        if let Carried::Chunk(chunk) = &parcel {
-            let values = chunk.values.len() as u64 * self.shared.dtype().size();
-            let bytes = values + CHUNK_HEAD as u64;
-            let (limit, setting) = FrameKind::Chunk.limit(&self.limits);
-            let limit = limit as u64;
-            if bytes > limit {
-                return Err(QuicLinkError::TooLong {
-                    bytes,
-                    limit,
-                    setting,
-                });
-            }
+        let outbox = self.outbox.as_ref().ok_or(LinkError::Closed)?;
+        if let Parcel::Chunk(chunk) = &parcel {
+            self.check_size(chunk.values.len())?;
             if self.credit() == 0 {
                 let credits = self.credits();
-                return Err(QuicLinkError::NoCredit { credits });
+                return Err(LinkError::NoCredit { credits });
             }
             self.shared.under_way.fetch_add(1, Ordering::AcqRel);
         }
         outbox.send(Out::Parcel(parcel)).map_err(|_| self.ended())
     }
 
-    /// Takes the next parcel, if one is here; for a chunk the sender gets its credit back.
-    ///
-    /// # Errors
-    /// [`QuicLinkError`] when no parcel will come and all that came were taken.
-    pub fn receive(&mut self) -> Result<Option<Carried<W>>, QuicLinkError> {
+    fn receive(&mut self) -> Result<Option<Parcel>, LinkError> {
         let parcel = self.shared.inbox.take()?;
-        if let (Some(Carried::Chunk(_)), Some(outbox)) = (&parcel, &self.outbox) {
+        if let (Some(Parcel::Chunk(_)), Some(outbox)) = (&parcel, &self.outbox) {
             // Where nobody is left to have the credit, nobody misses it.
             let _ = outbox.send(Out::Credit(1));
         }
         Ok(parcel)
     }
 
-    /// Ends the link; the other side finds out once it took all that was sent.
-    pub fn close(&mut self) {
+    fn close(&mut self) {
         self.outbox = None;
-    }
-
-    /// Why the carrier takes no more.
-    fn ended(&self) -> QuicLinkError {
-        let end = self.shared.inbox.outward_end();
-        end.map_or(QuicLinkError::Closed, Into::into)
     }
 }
 
-impl<W> Drop for QuicLink<W> {
+impl Drop for QuicLink {
     fn drop(&mut self) {
         self.close();
         self.shared.dropped.notify_one();

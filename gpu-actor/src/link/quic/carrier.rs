@@ -11,14 +11,15 @@ use shared::ids::PlanEpoch;
 use shared::net::fault::{CloseCode, NetError};
 use shared::net::stream::{Receiver, Sender, Stream};
 use shared::wire::chunk::{CHUNK_HEAD, ChunkDtype, ChunkError, ChunkHead, ChunkKind};
-use shared::wire::codec::{FrameHead, FrameKind, Message, frame};
+use shared::wire::codec::{FrameHead, FrameKind, frame};
 use shared::wire::opening::LinkOpening;
 use thiserror::Error;
 use tokio::sync::{Notify, mpsc};
 
-use super::super::{Chunk, ChunkHeader, Direction};
-use super::inbox::{End, Inbox};
-use super::{Carried, values};
+use super::super::word::Word;
+use super::super::{Chunk, ChunkHeader, Direction, LinkError, Parcel};
+use super::inbox::Inbox;
+use super::values;
 
 /// Says why a link failed.
 #[derive(Debug, Error)]
@@ -72,15 +73,15 @@ impl CarrierError {
 }
 
 /// What the stage gives to be sent.
-pub(super) enum Out<W> {
-    Parcel(Carried<W>),
+pub(super) enum Out {
+    Parcel(Parcel),
     /// So many chunks were taken.
     Credit(u32),
 }
 
 /// What both sides of this end share.
-pub(super) struct Shared<W> {
-    pub(super) inbox: Inbox<W>,
+pub(super) struct Shared {
+    pub(super) inbox: Inbox,
     /// Chunks sent and not taken by the other side.
     pub(super) under_way: AtomicUsize,
     pub(super) opening: LinkOpening,
@@ -88,7 +89,7 @@ pub(super) struct Shared<W> {
     pub(super) dropped: Notify,
 }
 
-impl<W> Shared<W> {
+impl Shared {
     pub(super) fn dtype(&self) -> ChunkDtype {
         match self.opening.narrow {
             true => ChunkDtype::Bf16,
@@ -98,10 +99,10 @@ impl<W> Shared<W> {
 }
 
 /// Carries a link until both sides ended it, or it fails.
-pub(super) async fn carry<W: Message + Send>(
-    shared: Arc<Shared<W>>,
+pub(super) async fn carry(
+    shared: Arc<Shared>,
     stream: Stream,
-    outbox: mpsc::UnboundedReceiver<Out<W>>,
+    outbox: mpsc::UnboundedReceiver<Out>,
 ) -> Result<(), CarrierError> {
     let Stream {
         mut sender,
@@ -120,10 +121,10 @@ pub(super) async fn carry<W: Message + Send>(
     outcome.map(|_| ())
 }
 
-async fn write<W: Message>(
-    shared: &Shared<W>,
+async fn write(
+    shared: &Shared,
     sender: &mut Sender,
-    mut outbox: mpsc::UnboundedReceiver<Out<W>>,
+    mut outbox: mpsc::UnboundedReceiver<Out>,
 ) -> Result<(), CarrierError> {
     let mut stopped = std::pin::pin!(sender.stopped());
     loop {
@@ -145,26 +146,22 @@ async fn write<W: Message>(
 }
 
 /// The other side wants no more: because it ended the link, or because of what came.
-fn let_go<W>(
-    shared: &Shared<W>,
+fn let_go(
+    shared: &Shared,
     sender: &mut Sender,
     code: Option<CloseCode>,
 ) -> Result<(), CarrierError> {
     match code {
         None | Some(CloseCode::Done) => {
             sender.reset(CloseCode::Done);
-            shared.inbox.end_outward(End::Closed);
+            shared.inbox.end_outward(LinkError::Closed);
             Ok(())
         }
         Some(code) => Err(NetError::GivenUp { code }.into()),
     }
 }
 
-fn queue<W: Message>(
-    shared: &Shared<W>,
-    sender: &mut Sender,
-    out: Out<W>,
-) -> Result<(), CarrierError> {
+fn queue(shared: &Shared, sender: &mut Sender, out: Out) -> Result<(), CarrierError> {
     let limits = *sender.limits();
     match out {
         Out::Credit(taken) => {
@@ -175,11 +172,11 @@ fn queue<W: Message>(
             let head = head.encode(&limits).map_err(NetError::from)?;
             sender.queue([&head[..], &taken.to_le_bytes()].concat().into());
         }
-        Out::Parcel(Carried::Word(word)) => {
+        Out::Parcel(Parcel::Word(word)) => {
             let bytes = frame(&word, &limits).map_err(NetError::from)?;
             sender.queue(bytes.into());
         }
-        Out::Parcel(Carried::Chunk(chunk)) => {
+        Out::Parcel(Parcel::Chunk(chunk)) => {
             let (head, values) = written(chunk, shared.dtype())?;
             let outer = FrameHead {
                 kind: FrameKind::Chunk,
@@ -228,7 +225,7 @@ fn written(chunk: Chunk, dtype: ChunkDtype) -> Result<([u8; CHUNK_HEAD], Bytes),
     Ok((head.encode(), values))
 }
 
-async fn read<W: Message>(shared: &Shared<W>, receiver: &mut Receiver) -> Result<(), CarrierError> {
+async fn read(shared: &Shared, receiver: &mut Receiver) -> Result<(), CarrierError> {
     loop {
         // What is under way when the stage lets go is of no use: half a frame may be dropped.
         let more = tokio::select! {
@@ -239,32 +236,29 @@ async fn read<W: Message>(shared: &Shared<W>, receiver: &mut Receiver) -> Result
             }
         };
         if !more {
-            shared.inbox.end_inward(End::Closed);
+            shared.inbox.end_inward(LinkError::Closed);
             return Ok(());
         }
     }
 }
 
 /// Takes one frame in; whether there was one.
-async fn frame_in<W: Message>(
-    shared: &Shared<W>,
-    receiver: &mut Receiver,
-) -> Result<bool, CarrierError> {
+async fn frame_in(shared: &Shared, receiver: &mut Receiver) -> Result<bool, CarrierError> {
     let Some(head) = receiver.peek_head().await? else {
         return Ok(false);
     };
     match head.kind {
         FrameKind::Word => {
-            let word = receiver.receive::<W>().await?;
+            let word = receiver.receive::<Word>().await?;
             if let Some(word) = word {
-                shared.inbox.put(Carried::Word(word));
+                shared.inbox.put(Parcel::Word(word));
             }
         }
         FrameKind::Credit => credit_in(shared, receiver, head.bytes).await?,
         FrameKind::Chunk => {
             let chunk = chunk_in(shared, receiver, head.bytes).await?;
             let credits = shared.opening.credits as usize;
-            if shared.inbox.put(Carried::Chunk(chunk)) > credits {
+            if shared.inbox.put(Parcel::Chunk(chunk)) > credits {
                 let what = "sent more chunks";
                 return Err(CarrierError::Credit { what, credits });
             }
@@ -274,8 +268,8 @@ async fn frame_in<W: Message>(
     Ok(true)
 }
 
-async fn credit_in<W>(
-    shared: &Shared<W>,
+async fn credit_in(
+    shared: &Shared,
     receiver: &mut Receiver,
     bytes: usize,
 ) -> Result<(), CarrierError> {
@@ -304,8 +298,8 @@ async fn credit_in<W>(
     Ok(())
 }
 
-async fn chunk_in<W>(
-    shared: &Shared<W>,
+async fn chunk_in(
+    shared: &Shared,
     receiver: &mut Receiver,
     bytes: usize,
 ) -> Result<Chunk, CarrierError> {

@@ -4,32 +4,23 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::super::bell::Bell;
-use super::Carried;
+use super::super::{LinkError, Parcel};
 
-/// How a direction ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// The other side ended it.
-    Closed,
-    /// It failed.
-    Failed(String),
-}
-
-struct State<W> {
-    waiting: VecDeque<Carried<W>>,
+struct State {
+    waiting: VecDeque<Parcel>,
     /// Chunks among them.
     chunks: usize,
-    inward: Option<End>,
-    outward: Option<End>,
+    inward: Option<LinkError>,
+    outward: Option<LinkError>,
 }
 
-pub(super) struct Inbox<W> {
-    state: Mutex<State<W>>,
+pub(super) struct Inbox {
+    state: Mutex<State>,
     /// The stage's.
     bell: Bell,
 }
 
-impl<W> Inbox<W> {
+impl Inbox {
     pub(super) fn new(bell: Bell) -> Self {
         let state = State {
             waiting: VecDeque::new(),
@@ -43,7 +34,7 @@ impl<W> Inbox<W> {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<W>> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -52,9 +43,9 @@ impl<W> Inbox<W> {
     }
 
     /// Puts a parcel behind the others; how many chunks wait now.
-    pub(super) fn put(&self, parcel: Carried<W>) -> usize {
+    pub(super) fn put(&self, parcel: Parcel) -> usize {
         let mut state = self.state();
-        state.chunks += usize::from(matches!(parcel, Carried::Chunk(_)));
+        state.chunks += usize::from(matches!(parcel, Parcel::Chunk(_)));
         state.waiting.push_back(parcel);
         let chunks = state.chunks;
         drop(state);
@@ -63,26 +54,26 @@ impl<W> Inbox<W> {
     }
 
     /// The next parcel; none when none is here; the end when none will come.
-    pub(super) fn take(&self) -> Result<Option<Carried<W>>, End> {
+    pub(super) fn take(&self) -> Result<Option<Parcel>, LinkError> {
         let mut state = self.state();
         let Some(parcel) = state.waiting.pop_front() else {
             return state.inward.clone().map_or(Ok(None), Err);
         };
-        state.chunks -= usize::from(matches!(parcel, Carried::Chunk(_)));
+        state.chunks -= usize::from(matches!(parcel, Parcel::Chunk(_)));
         Ok(Some(parcel))
     }
 
     /// Why nothing more can be sent, if so.
-    pub(super) fn outward_end(&self) -> Option<End> {
+    pub(super) fn outward_end(&self) -> Option<LinkError> {
         self.state().outward.clone()
     }
 
-    pub(super) fn end_inward(&self, end: End) {
+    pub(super) fn end_inward(&self, end: LinkError) {
         self.state().inward.get_or_insert(end);
         self.ring();
     }
 
-    pub(super) fn end_outward(&self, end: End) {
+    pub(super) fn end_outward(&self, end: LinkError) {
         self.state().outward.get_or_insert(end);
         self.ring();
     }
@@ -90,7 +81,9 @@ impl<W> Inbox<W> {
     /// Ends both directions.
     pub(super) fn fail(&self, reason: &str) {
         let mut state = self.state();
-        let failed = || End::Failed(reason.to_owned());
+        let failed = || LinkError::Failed {
+            reason: reason.to_owned(),
+        };
         state.inward.get_or_insert_with(failed);
         state.outward.get_or_insert_with(failed);
         drop(state);

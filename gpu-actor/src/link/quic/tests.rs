@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use shared::ids::PlanEpoch;
 use shared::net::authority::{Authority, MEMBER_LIFE};
 use shared::net::endpoint::{Endpoint, EndpointSettings, Peer};
@@ -21,18 +20,11 @@ use shared::wire::opening::Opening;
 use shared::wire::request::Request;
 use tokio::runtime::Runtime;
 
-use super::super::{ChunkHeader, Direction};
+use super::super::{Chunk, ChunkHeader, Direction};
 use super::*;
 
 /// Longest that any of these tests waits: only a broken one does.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Said(u64, String);
-
-impl Message for Said {
-    const KIND: FrameKind = FrameKind::Word;
-}
 
 /// Hands every stream that comes to who waits for it.
 struct Taker(mpsc::UnboundedSender<(LinkOpening, Stream)>);
@@ -136,19 +128,19 @@ impl Neighbours {
         })
     }
 
-    fn end(&self, stream: Stream, opening: LinkOpening) -> (QuicLink<Said>, Bell) {
+    fn end(&self, stream: Stream, opening: LinkOpening) -> (QuicLink, Bell) {
         let bell = Bell::default();
         let (link, carrier) = over(stream, opening, bell.clone());
         self.runtime.spawn(carrier);
         (link, bell)
     }
 
-    fn pair(&mut self, opening: LinkOpening) -> [(QuicLink<Said>, Bell); 2] {
+    fn pair(&mut self, opening: LinkOpening) -> [(QuicLink, Bell); 2] {
         self.stream(opening).map(|stream| self.end(stream, opening))
     }
 
     /// One end, and the bare stream of another who does not keep to the rules.
-    fn against(&mut self, credits: u32) -> (QuicLink<Said>, Bell, Stream) {
+    fn against(&mut self, credits: u32) -> (QuicLink, Bell, Stream) {
         let [bare, ours] = self.stream(opening(credits));
         let (link, bell) = self.end(ours, opening(credits));
         (link, bell, bare)
@@ -166,6 +158,11 @@ fn chunk(micro_batch: u64, values: Vec<f32>) -> Chunk {
     Chunk { header, values }
 }
 
+fn said(number: u64, problem: String) -> Word {
+    let slot = usize::try_from(number).unwrap();
+    Word::Refused { slot, problem }
+}
+
 /// Tries at each ring until it gives something.
 fn until<T>(bell: &Bell, mut attempt: impl FnMut() -> Option<T>) -> T {
     loop {
@@ -177,33 +174,33 @@ fn until<T>(bell: &Bell, mut attempt: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn next(link: &mut QuicLink<Said>, bell: &Bell) -> Result<Carried<Said>, QuicLinkError> {
+fn next(link: &mut QuicLink, bell: &Bell) -> Result<Parcel, LinkError> {
     until(bell, || link.receive().transpose())
 }
 
-fn failure(link: &mut QuicLink<Said>, bell: &Bell) -> String {
+fn failure(link: &mut QuicLink, bell: &Bell) -> String {
     match next(link, bell) {
-        Err(QuicLinkError::Failed { reason }) => reason,
+        Err(LinkError::Failed { reason }) => reason,
         other => panic!("{other:?}"),
     }
 }
 
 /// Sends what its number says, takes what the other's says, in whatever order there is credit.
-fn exchange(mut link: QuicLink<Said>, bell: &Bell, count: u64) {
+fn exchange(mut link: QuicLink, bell: &Bell, count: u64) {
     let parcel = |number: u64| match number % 3 {
-        0 => Carried::Word(Said(
+        0 => Parcel::Word(said(
             number,
             "x".repeat(usize::try_from(number * 7 % 5000).unwrap()),
         )),
         _ => {
             let length = usize::try_from(number * 6151 % 120_000).unwrap();
             let value = |index: usize| f32::from_bits(index as u32 ^ number as u32);
-            Carried::Chunk(chunk(number, (0..length).map(value).collect()))
+            Parcel::Chunk(chunk(number, (0..length).map(value).collect()))
         }
     };
-    let bits = |parcel: &Carried<Said>| match parcel {
-        Carried::Chunk(chunk) => chunk.values.iter().map(|value| value.to_bits()).collect(),
-        Carried::Word(_) => Vec::new(),
+    let bits = |parcel: &Parcel| match parcel {
+        Parcel::Chunk(chunk) => chunk.values.iter().map(|value| value.to_bits()).collect(),
+        Parcel::Word(_) => Vec::new(),
     };
     let (mut sent, mut taken) = (0, 0);
     while sent < count || taken < count {
@@ -212,14 +209,14 @@ fn exchange(mut link: QuicLink<Said>, bell: &Bell, count: u64) {
         if sent < count {
             match link.send(parcel(sent)) {
                 Ok(()) => (sent, moved) = (sent + 1, true),
-                Err(QuicLinkError::NoCredit { credits: 2 }) => {}
+                Err(LinkError::NoCredit { credits: 2 }) => {}
                 Err(error) => panic!("{error}"),
             }
         }
         if let Some(came) = link.receive().unwrap() {
             let due = parcel(taken);
             assert_eq!(bits(&came), bits(&due), "parcel {taken}");
-            if let (Carried::Chunk(came), Carried::Chunk(due)) = (&came, &due) {
+            if let (Parcel::Chunk(came), Parcel::Chunk(due)) = (&came, &due) {
                 assert_eq!(came.header, due.header);
             }
             (taken, moved) = (taken + 1, true);
@@ -231,7 +228,7 @@ fn exchange(mut link: QuicLink<Said>, bell: &Bell, count: u64) {
     }
     link.close();
     // What the other side still sends are credits; its end comes after them.
-    assert!(matches!(next(&mut link, bell), Err(QuicLinkError::Closed)));
+    assert!(matches!(next(&mut link, bell), Err(LinkError::Closed)));
 }
 
 #[test]
@@ -249,29 +246,26 @@ fn credits_hold_under_a_reader_that_takes_nothing() {
     let mut neighbours = Neighbours::new();
     let [(mut a, bell_a), (mut b, bell_b)] = neighbours.pair(opening(3));
     for number in 0..3 {
-        a.send(Carried::Chunk(chunk(number, vec![1.0; 100_000])))
+        a.send(Parcel::Chunk(chunk(number, vec![1.0; 100_000])))
             .unwrap();
     }
-    let fourth = || Carried::Chunk(chunk(3, vec![2.0]));
-    assert_eq!(
-        a.send(fourth()),
-        Err(QuicLinkError::NoCredit { credits: 3 })
-    );
+    let fourth = || Parcel::Chunk(chunk(3, vec![2.0]));
+    assert_eq!(a.send(fourth()), Err(LinkError::NoCredit { credits: 3 }));
     // Words pass, behind what was sent before.
-    a.send(Carried::Word(Said(1, "go".into()))).unwrap();
+    a.send(Parcel::Word(said(1, "go".into()))).unwrap();
     assert!(
-        matches!(next(&mut b, &bell_b), Ok(Carried::Chunk(first)) if first.header.micro_batch == 0)
+        matches!(next(&mut b, &bell_b), Ok(Parcel::Chunk(first)) if first.header.micro_batch == 0)
     );
     until(&bell_a, || (a.credit() == 1).then_some(()));
     a.send(fourth()).unwrap();
     for number in 1..3 {
         assert!(
-            matches!(next(&mut b, &bell_b), Ok(Carried::Chunk(c)) if c.header.micro_batch == number)
+            matches!(next(&mut b, &bell_b), Ok(Parcel::Chunk(c)) if c.header.micro_batch == number)
         );
     }
     assert_eq!(
         next(&mut b, &bell_b),
-        Ok(Carried::Word(Said(1, "go".into())))
+        Ok(Parcel::Word(said(1, "go".into())))
     );
     assert_eq!(next(&mut b, &bell_b), Ok(fourth()));
 }
@@ -280,20 +274,19 @@ fn credits_hold_under_a_reader_that_takes_nothing() {
 fn what_was_sent_before_the_end_arrives() {
     let mut neighbours = Neighbours::new();
     let [(mut a, bell_a), (mut b, bell_b)] = neighbours.pair(opening(2));
-    a.send(Carried::Chunk(chunk(0, vec![1.5; 300_000])))
-        .unwrap();
-    a.send(Carried::Word(Said(1, "end".into()))).unwrap();
+    a.send(Parcel::Chunk(chunk(0, vec![1.5; 300_000]))).unwrap();
+    a.send(Parcel::Word(said(1, "end".into()))).unwrap();
     drop(a);
-    assert!(matches!(next(&mut b, &bell_b), Ok(Carried::Chunk(c)) if c.values[299_999] == 1.5));
+    assert!(matches!(next(&mut b, &bell_b), Ok(Parcel::Chunk(c)) if c.values[299_999] == 1.5));
     assert_eq!(
         next(&mut b, &bell_b),
-        Ok(Carried::Word(Said(1, "end".into())))
+        Ok(Parcel::Word(said(1, "end".into())))
     );
-    assert_eq!(next(&mut b, &bell_b), Err(QuicLinkError::Closed));
+    assert_eq!(next(&mut b, &bell_b), Err(LinkError::Closed));
     let refused = until(&bell_b, || {
-        b.send(Carried::Word(Said(2, String::new()))).err()
+        b.send(Parcel::Word(said(2, String::new()))).err()
     });
-    assert_eq!(refused, QuicLinkError::Closed);
+    assert_eq!(refused, LinkError::Closed);
     drop(bell_a);
 }
 
@@ -306,11 +299,11 @@ fn a_narrow_link_rounds_to_bf16() {
     };
     let [(mut a, _), (mut b, bell_b)] = neighbours.pair(narrow);
     let third = 1.0 / 3.0;
-    a.send(Carried::Chunk(chunk(0, vec![1.0, third]))).unwrap();
+    a.send(Parcel::Chunk(chunk(0, vec![1.0, third]))).unwrap();
     let rounded = half::bf16::from_f32(third).to_f32();
     assert_eq!(
         next(&mut b, &bell_b),
-        Ok(Carried::Chunk(chunk(0, vec![1.0, rounded])))
+        Ok(Parcel::Chunk(chunk(0, vec![1.0, rounded])))
     );
 }
 
@@ -367,22 +360,20 @@ fn what_is_damaged_or_not_agreed_ends_the_link_and_nothing_else() {
             bare.sender.send_raw(bytes).await.unwrap();
         });
         assert!(
-            matches!(next(&mut link, &bell), Ok(Carried::Chunk(_))),
+            matches!(next(&mut link, &bell), Ok(Parcel::Chunk(_))),
             "{told}"
         );
         let reason = failure(&mut link, &bell);
         assert!(reason.contains(told), "{reason:?} does not tell {told:?}");
-        let refused = link
-            .send(Carried::Word(Said(0, String::new())))
-            .unwrap_err();
-        assert!(matches!(refused, QuicLinkError::Failed { .. }));
+        let refused = link.send(Parcel::Word(said(0, String::new()))).unwrap_err();
+        assert!(matches!(refused, LinkError::Failed { .. }));
     }
     // The connection carried all of these, and carries more.
     let [(mut a, _), (mut b, bell_b)] = neighbours.pair(opening(1));
-    a.send(Carried::Word(Said(4, "still".into()))).unwrap();
+    a.send(Parcel::Word(said(4, "still".into()))).unwrap();
     assert_eq!(
         next(&mut b, &bell_b),
-        Ok(Carried::Word(Said(4, "still".into())))
+        Ok(Parcel::Word(said(4, "still".into())))
     );
 }
 
@@ -396,7 +387,11 @@ fn more_chunks_than_credits_and_half_a_chunk_are_found() {
         }
     });
     let reason = until(&bell, || {
-        matches!(link.shared.inbox.outward_end(), Some(End::Failed(_))).then_some(())
+        matches!(
+            link.shared.inbox.outward_end(),
+            Some(LinkError::Failed { .. })
+        )
+        .then_some(())
     });
     assert_eq!(reason, ());
     for _ in 0..3 {
@@ -428,11 +423,11 @@ fn a_chunk_over_the_limit_is_refused_before_it_goes() {
     let mut neighbours = Neighbours::new();
     let [(mut a, _), _] = neighbours.pair(opening(1));
     a.limits.chunk_bytes = 100;
-    let refused = a.send(Carried::Chunk(chunk(0, vec![0.0; 14]))).unwrap_err();
+    let refused = a.send(Parcel::Chunk(chunk(0, vec![0.0; 14]))).unwrap_err();
     assert!(
         refused.to_string().contains("net.max_chunk_bytes"),
         "{refused}"
     );
     assert_eq!(a.credit(), 1);
-    assert!(a.send(Carried::Chunk(chunk(0, vec![0.0; 13]))).is_ok());
+    assert!(a.send(Parcel::Chunk(chunk(0, vec![0.0; 13]))).is_ok());
 }
