@@ -191,7 +191,11 @@ impl Batch {
     #[must_use]
     pub fn fault(&self, vocab: usize) -> Option<&'static str> {
         let rows = self.rows();
-        let lists = [self.positions.len(), self.targets.len(), self.coefficients.len()];
+        let lists = [
+            self.positions.len(),
+            self.targets.len(),
+            self.coefficients.len(),
+        ];
         if rows == 0 || lists != [rows; 3] {
             return Some("its lists are empty or of different lengths");
         }
@@ -233,11 +237,7 @@ impl Batch {
 }
 
 /// Whether ranges that are not empty follow each other from `start` to `end`.
-fn in_turn<'a>(
-    ranges: impl Iterator<Item = &'a Range<usize>>,
-    start: usize,
-    end: usize,
-) -> bool {
+fn in_turn<'a>(ranges: impl Iterator<Item = &'a Range<usize>>, start: usize, end: usize) -> bool {
     let mut at = start;
     for range in ranges {
         if range.start != at || range.end <= at {

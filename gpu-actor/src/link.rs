@@ -12,6 +12,7 @@ use thiserror::Error;
 
 pub mod bell;
 pub mod local;
+pub mod quic;
 pub mod word;
 
 use word::Word;

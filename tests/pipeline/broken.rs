@@ -68,7 +68,9 @@ fn an_update_that_overflows_on_one_stage_is_taken_on_none() {
                 let mut replica = Manner::new(stages, 70).start(&model, &store);
                 let lead = replica.lead();
                 let start = Start::State(Box::new(state.clone()));
-                lead.admit(admission(&plan, &model, start)).unwrap().unwrap();
+                lead.admit(admission(&plan, &model, start))
+                    .unwrap()
+                    .unwrap();
                 let mut events = lead.round().unwrap();
                 events.extend(lead.drain().unwrap());
                 let reason = events.iter().find_map(|event| match event {

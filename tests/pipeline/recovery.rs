@@ -103,7 +103,11 @@ fn parts_of_three_stages_load_on_two() {
         })
         .collect();
     let one = on_one(&model, &plans, 200);
-    let mut replica = Manner::new(3, 100).start(&model, &store);
+    let manner = Manner {
+        ahead: 1,
+        ..Manner::new(3, 100)
+    };
+    let mut replica = manner.start(&model, &store);
     let lead = replica.lead();
     for plan in &plans {
         admit(lead, plan, &model, &store);
@@ -128,7 +132,11 @@ fn parts_of_three_stages_load_on_two() {
         let found = stored(&store, plan, &model);
         assert_eq!(found.recovered.unwrap().state.progress.step, 2);
         assert!(found.skipped[0].0.ends_with("step-00000003/manifest.json"));
-        assert!(found.skipped[0].1.contains("layers-2-4"), "{found:?}", found = found.skipped);
+        assert!(
+            found.skipped[0].1.contains("layers-2-4"),
+            "{found:?}",
+            found = found.skipped
+        );
     }
     let mut replica = Manner::new(2, 100).start(&model, &store);
     for plan in &plans {
@@ -164,7 +172,8 @@ fn fresh_values_are_the_same_on_any_stages() {
                 let found = stored(&store, &plan, &model).recovered.unwrap().state;
                 let layout = layout_of(&plan.spec.adapter, &model, plan.spec.seed);
                 assert_eq!(found.values.len(), layout.len);
-                assert_same_state(whole.get_or_insert_with(|| found.clone()), &found, "fresh");
+                let what = format!("{stages} stages, tied {tied}: {:?}", plan.spec.adapter);
+                assert_same_state(whole.get_or_insert_with(|| found.clone()), &found, &what);
             }
         }
     }
@@ -210,9 +219,14 @@ fn jobs_halt_and_go_on_between_rounds() {
         ReplicaEvent::Cancelled { step, .. } => Some(*step),
         _ => None,
     });
-    assert!(ended.is_some_and(|step| (1..6).contains(&step)), "{events:?}");
+    assert!(
+        ended.is_some_and(|step| (1..6).contains(&step)),
+        "{events:?}"
+    );
     assert_eq!(lead.standing(&cancelled), None);
-    let halted = of(&pauses).iter().any(|event| matches!(event, ReplicaEvent::Paused { .. }));
+    let halted = of(&pauses)
+        .iter()
+        .any(|event| matches!(event, ReplicaEvent::Paused { .. }));
     assert!(halted, "{events:?}");
     assert_eq!(lead.progress(&goes).unwrap().0.step, 6);
     assert!(!lead.act(&goes, JobAction::Pause).unwrap(), "it has ended");

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::rows::TokenRow;
+use gpu_actor::artifacts::Artifacts;
 use gpu_actor::artifacts::memory::MemoryArtifacts;
 use gpu_actor::artifacts::recover;
-use gpu_actor::artifacts::Artifacts;
 use gpu_actor::model::Model;
 use gpu_actor::replica::event::ReplicaEvent;
 use gpu_actor::replica::lead::{Admission, Lead, Start};
@@ -137,12 +137,26 @@ pub(crate) fn admission(plan: &Plan, model: &Model, start: Start) -> Admission {
 
 /// Puts a plan's job on a replica, from its newest state in the store or fresh.
 pub(crate) fn admit(lead: &mut Lead, plan: &Plan, model: &Model, store: &Store) {
-    let start = match stored(store, plan, model).recovered {
-        Some(recovered) => Start::Stored(Box::new(recovered.manifest)),
-        None => Start::State(Box::new(fresh(plan, model))),
-    };
-    let admitted = lead.admit(admission(plan, model, start)).unwrap();
-    admitted.unwrap();
+    // A keeper that outlived its replica may remove a state that was just found, but not without a newer one.
+    loop {
+        let (start, step) = match stored(store, plan, model).recovered {
+            Some(recovered) => {
+                let step = recovered.state.progress.step;
+                (Start::Stored(Box::new(recovered.manifest)), step)
+            }
+            None => (Start::State(Box::new(fresh(plan, model))), 0),
+        };
+        match lead.admit(admission(plan, model, start)).unwrap() {
+            Ok((taken, _)) => {
+                assert_eq!(taken, step);
+                return;
+            }
+            Err(problem) => {
+                let newer = stored(store, plan, model).recovered.unwrap();
+                assert!(newer.state.progress.step > step, "{problem}");
+            }
+        }
+    }
 }
 
 /// Events with reasons left out.
@@ -173,7 +187,10 @@ pub(crate) fn on_one(model: &Arc<Model>, plans: &[Plan], tokens_per_pass: usize)
         }
         for event in session.round() {
             if !matches!(event, Event::CheckpointDue { .. }) {
-                events.entry(event.job().clone()).or_default().push(told(event));
+                events
+                    .entry(event.job().clone())
+                    .or_default()
+                    .push(told(event));
             }
         }
         round += 1;
@@ -244,10 +261,7 @@ pub(crate) fn on_stages(model: &Arc<Model>, plans: &[Plan], manner: &Manner) -> 
 }
 
 /// Sorts events by job.
-pub(crate) fn gather(
-    events: Vec<ReplicaEvent>,
-    by_job: &mut BTreeMap<JobName, Vec<ReplicaEvent>>,
-) {
+pub(crate) fn gather(events: Vec<ReplicaEvent>, by_job: &mut BTreeMap<JobName, Vec<ReplicaEvent>>) {
     for event in events {
         let job = match &event {
             ReplicaEvent::Training(event) => event.job(),

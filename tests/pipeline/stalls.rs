@@ -11,10 +11,10 @@ use gpu_actor::link::{ChunkLink, LinkError, Parcel, local};
 use gpu_actor::pipeline::Place;
 use gpu_actor::replica::error::{ReplicaError, Side};
 use gpu_actor::replica::follower::{Ended, Follower};
-use gpu_actor::replica::lead::{Lead, LeadSettings, Start};
+use gpu_actor::replica::lead::{Lead, Start};
 use gpu_actor::replica::local::LocalReplica;
 use gpu_actor::replica::local::LocalSettings;
-use gpu_actor::replica::seat::{Ports, Seat};
+use gpu_actor::replica::seat::{LeadSettings, Ports, Seat};
 use gpu_actor::replica::watch::Watch;
 use kernels::cpu::Cpu;
 use shared::model::Family;
@@ -51,7 +51,11 @@ impl<F: FnMut(&Parcel) -> bool + Send> ChunkLink for Lossy<F> {
     }
 }
 
-fn ports(before: Option<Box<dyn ChunkLink>>, behind: Option<Box<dyn ChunkLink>>, bell: &Bell) -> Ports {
+fn ports(
+    before: Option<Box<dyn ChunkLink>>,
+    behind: Option<Box<dyn ChunkLink>>,
+    bell: &Bell,
+) -> Ports {
     let store = store();
     let keeper = StoreKeeper::start(Arc::clone(&store), bell.clone()).unwrap();
     Ports {
@@ -106,7 +110,9 @@ fn lost(
     );
     let plan = plain("job", methods::every().remove(0));
     let start = Start::State(Box::new(fresh(&plan, &model)));
-    lead.admit(admission(&plan, &model, start)).unwrap().unwrap();
+    lead.admit(admission(&plan, &model, start))
+        .unwrap()
+        .unwrap();
     let error = loop {
         if let Err(error) = lead.round() {
             break error;
@@ -118,30 +124,38 @@ fn lost(
 
 #[test]
 fn a_lost_parcel_is_named_by_the_stage_that_lacks_it() {
-    let chunk = |number: u64| {
-        move |parcel: &Parcel| matches!(parcel, Parcel::Chunk(c) if c.header.micro_batch == number)
-    };
-    let word = |name: &'static str| {
-        move |parcel: &Parcel| matches!(parcel, Parcel::Word(word) if word.name() == name)
-    };
+    let chunk = |number: u64| move |parcel: &Parcel| matches!(parcel, Parcel::Chunk(c) if c.header.micro_batch == number);
+    let word = |name: &'static str| move |parcel: &Parcel| matches!(parcel, Parcel::Word(word) if word.name() == name);
     let none = |_: &Parcel| false;
     let [lead, follower] = lost(chunk(1), none);
     assert_eq!(
         follower.to_string(),
         "stage 1 stalled: it waits for the activation of micro-batch 1"
     );
-    let gone = matches!(lead, ReplicaError::Link { stage: 0, side: Side::Behind, .. });
+    let gone = matches!(
+        lead,
+        ReplicaError::Link {
+            stage: 0,
+            side: Side::Behind,
+            ..
+        }
+    );
     assert!(gone, "{lead}");
     let [_, follower] = lost(word("agreement"), none);
-    assert_eq!(
-        follower.to_string(),
-        "stage 1 stalled: it waits for step 0 of slot 0: the agreement is missing"
+    let told = follower.to_string();
+    assert!(
+        told.starts_with("stage 1 stalled")
+            && told.ends_with("step 0 of slot 0: the agreement is missing"),
+        "{told}"
     );
     let [lead, _] = lost(none, chunk(1));
     assert!(lead.to_string().starts_with("stage 0"), "{lead}");
     // A chunk whose plan was lost is none of the plan.
     let [_, follower] = lost(word("plan"), none);
-    assert!(matches!(follower, ReplicaError::Chunk { stage: 1, .. }), "{follower}");
+    assert!(
+        matches!(follower, ReplicaError::Chunk { stage: 1, .. }),
+        "{follower}"
+    );
 }
 
 #[test]
@@ -179,11 +193,21 @@ fn a_follower_ends_when_it_is_told_or_its_neighbour_is_gone() {
     link.send(Parcel::Word(Word::Close)).unwrap();
     assert_eq!(follower.run(&go).unwrap(), Ended::Closed);
     let (_link, follower, _) = alone();
-    assert_eq!(follower.run(&AtomicBool::new(true)).unwrap(), Ended::Stopped);
+    assert_eq!(
+        follower.run(&AtomicBool::new(true)).unwrap(),
+        Ended::Stopped
+    );
     let (link, follower, _) = alone();
     drop(link);
     let error = follower.run(&go).unwrap_err();
-    let gone = matches!(error, ReplicaError::Link { stage: 1, side: Side::Before, .. });
+    let gone = matches!(
+        error,
+        ReplicaError::Link {
+            stage: 1,
+            side: Side::Before,
+            ..
+        }
+    );
     assert!(gone, "{error}");
     for word in [
         Word::Keep { slot: 0, step: 1 },

@@ -33,7 +33,9 @@ fn texts_over_stages_are_those_of_one_stage() {
             let mut replica = Manner::new(stages, 50).start(&model, &store);
             let lead = replica.lead();
             let start = Start::State(Box::new(fresh(&plan, &model)));
-            lead.admit(admission(&plan, &model, start)).unwrap().unwrap();
+            lead.admit(admission(&plan, &model, start))
+                .unwrap()
+                .unwrap();
             lead.round().unwrap();
             // Rounds that were planned ahead are under way: the text meets the weights after them.
             let mut texts = Vec::new();

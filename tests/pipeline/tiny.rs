@@ -1,5 +1,6 @@
 //! Tiny models of five layers: enough for stages of one, two and three.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use gpu_actor::model::tiny::{TinySpec, write_tiny};
@@ -10,8 +11,8 @@ use shared::model::Family;
 /// Layers of the models here.
 pub(crate) const LAYERS: usize = 5;
 
-/// A model of a family with the embedding for a head, or a head of its own.
-pub(crate) fn model(family: Family, tied: bool) -> Arc<Model> {
+/// The files of such a model.
+pub(crate) fn folder(family: Family, tied: bool) -> (tempfile::TempDir, PathBuf) {
     let spec = TinySpec {
         hidden: 32,
         layers: LAYERS,
@@ -26,6 +27,12 @@ pub(crate) fn model(family: Family, tied: bool) -> Arc<Model> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model");
     write_tiny(&path, &spec).unwrap();
+    (folder, path)
+}
+
+/// A model of a family with the embedding for a head, or a head of its own.
+pub(crate) fn model(family: Family, tied: bool) -> Arc<Model> {
+    let (_folder, path) = folder(family, tied);
     // The file may go: what is mapped stays.
     let options = OpenOptions::new(Cpu::new(1).unwrap());
     Arc::new(Model::open(&path, &options).unwrap())

@@ -131,7 +131,10 @@ impl StateManifest {
 
 /// The step of a key below a job's folder, and the rest of the key.
 fn step_of<'a>(key: &'a str, folder: &str) -> Option<(u64, &'a str)> {
-    let (step, rest) = key.strip_prefix(folder)?.strip_prefix("step-")?.split_once('/')?;
+    let (step, rest) = key
+        .strip_prefix(folder)?
+        .strip_prefix("step-")?
+        .split_once('/')?;
     let digits = step.len() == 8 && step.bytes().all(|byte| byte.is_ascii_digit());
     Some((step.parse().ok().filter(|_| digits)?, rest))
 }

@@ -72,9 +72,29 @@ pub fn newest(
     identity: &Identity,
     layout: &Layout,
 ) -> Result<Found, RecoverError> {
-    let keys = store.list(&part::job_folder(job))?;
+    loop {
+        let steps = || -> Result<Vec<u64>, ArtifactError> {
+            let keys = store.list(&part::job_folder(job))?;
+            Ok(manifest::steps(job, &keys))
+        };
+        let before = steps()?;
+        let found = among(store, job, &before, identity, layout)?;
+        // Whoever still stores states of this job removes old ones as new ones come: what is missing may be one of those.
+        if found.skipped.is_empty() || steps()?.first() <= before.first() {
+            return Ok(found);
+        }
+    }
+}
+
+fn among(
+    store: &dyn Artifacts,
+    job: &JobName,
+    steps: &[u64],
+    identity: &Identity,
+    layout: &Layout,
+) -> Result<Found, RecoverError> {
     let mut skipped = Vec::new();
-    for step in manifest::steps(job, &keys) {
+    for &step in steps {
         let key = manifest::key(job, step);
         match one(store, job, step, identity, layout) {
             Ok(recovered) => {
@@ -160,7 +180,9 @@ pub fn slice(
     };
     let mut parts = Vec::new();
     for reference in manifest.parts.iter().filter(needed) {
-        let bytes = store.get(&reference.key).map_err(|error| error.to_string())?;
+        let bytes = store
+            .get(&reference.key)
+            .map_err(|error| error.to_string())?;
         let read = Part::read(reference, &bytes, manifest.optimizer_steps, layout);
         parts.push(read.map_err(|error| error.to_string())?);
     }

@@ -126,7 +126,8 @@ impl Council {
         let standing = standing.unwrap_or_else(none);
         match self.next(standing, heard) {
             Ok((standing, acts)) => {
-                self.open.extend(standing.map(|standing| (matter, standing)));
+                self.open
+                    .extend(standing.map(|standing| (matter, standing)));
                 Ok(acts)
             }
             Err((standing, heard)) => {

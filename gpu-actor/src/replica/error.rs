@@ -30,6 +30,8 @@ pub enum Lacking {
     Answer(Slot),
     /// That states are stored: job and step of each.
     Stored(Vec<(String, u64)>),
+    /// One or both of two, which may depend on each other.
+    Both(Box<[Lacking; 2]>),
 }
 
 impl fmt::Display for Lacking {
@@ -46,6 +48,7 @@ impl fmt::Display for Lacking {
             }
             Self::Work(Lack::Adapter(slot)) => write!(f, "the adapter of slot {slot} at its step"),
             Self::Matter((slot, step), state) => write!(f, "step {step} of slot {slot}: {state}"),
+            Self::Both(both) => write!(f, "{}; {}", both[0], both[1]),
             Self::Outcome(number) => write!(f, "the outcome of micro-batch {number}"),
             Self::Answer(slot) => write!(f, "the answer on slot {slot}"),
             Self::Stored(states) => {

@@ -14,7 +14,7 @@ use super::error::{Lacking, ReplicaError};
 use super::event::ReplicaEvent;
 use super::leading::{Leading, News};
 use super::ledger::{Ledger, Whole};
-use super::seat::{Ports, Seat};
+use super::seat::{LeadSettings, Ports, Seat};
 use super::station::Station;
 use crate::artifacts::keeper::Task;
 use crate::artifacts::manifest::StateManifest;
@@ -32,35 +32,6 @@ use crate::train::session::{Halt, Session, Standing, layout_of};
 mod sample;
 
 pub use sample::{SampleError, TextRequest};
-
-/// How a lead forms micro-batches; none of it shows in a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeadSettings {
-    /// Most rows of a micro-batch.
-    pub tokens_per_pass: usize,
-    /// Rows below which no micro-batch is cut to fill the pipeline.
-    pub least_rows: usize,
-    /// Rounds planned before the oldest is done.
-    pub ahead: usize,
-    /// Micro-batches under way at once; at least twice the stages.
-    pub window: usize,
-    /// Leadership, written into manifests.
-    pub term: u64,
-}
-
-impl LeadSettings {
-    /// Passes of at most so many rows, three rounds ahead.
-    #[must_use]
-    pub fn new(tokens_per_pass: usize) -> Self {
-        Self {
-            tokens_per_pass,
-            least_rows: 64,
-            ahead: 3,
-            window: 16,
-            term: 0,
-        }
-    }
-}
 
 /// Where a job's first state comes from.
 #[derive(Clone, Debug)]
@@ -176,7 +147,9 @@ impl Lead {
         let step = progress.step;
         let (name, rows) = (job.name.clone(), [job.rows, job.eval_rows]);
         let source = ((source, step), progress);
-        let admitted = self.session.admit_as(job.name, spec, layout, rows, source)?;
+        let admitted = self
+            .session
+            .admit_as(job.name, spec, layout, rows, source)?;
         if let Err(problem) = admitted {
             return Ok(Err(problem));
         }
@@ -360,7 +333,8 @@ impl Lead {
 
     /// Has a job's state of now stored, if it is not yet.
     fn make_durable(&mut self, job: &JobName) -> Result<(), ReplicaError> {
-        let (Some(slot), Some((progress, _))) = (self.session.slot(job), self.session.progress(job))
+        let (Some(slot), Some((progress, _))) =
+            (self.session.slot(job), self.session.progress(job))
         else {
             return Ok(());
         };
@@ -420,7 +394,10 @@ impl Lead {
 
     /// Lets cancelled jobs go whose last state is durable.
     fn let_leave(&mut self) -> Result<(), ReplicaError> {
-        let ready = self.leaving.iter().filter(|(job, _)| !self.ledger.waits(job));
+        let ready = self
+            .leaving
+            .iter()
+            .filter(|(job, _)| !self.ledger.waits(job));
         let ready: Vec<(JobName, u64)> = ready.map(|(job, step)| (job.clone(), *step)).collect();
         for (job, step) in ready {
             self.remove(&job)?;

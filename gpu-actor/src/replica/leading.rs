@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::error::{Lacking, ReplicaError};
-use super::lead::LeadSettings;
+use super::seat::LeadSettings;
 use super::station::{Station, Told};
 use crate::artifacts::keeper::Done;
 use crate::artifacts::part::PartRef;

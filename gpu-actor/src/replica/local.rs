@@ -13,8 +13,8 @@ use kernels::cpu::Cpu;
 
 use super::error::ReplicaError;
 use super::follower::{Ended, Follower};
-use super::lead::{Lead, LeadSettings};
-use super::seat::{Ports, Seat};
+use super::lead::Lead;
+use super::seat::{LeadSettings, Ports, Seat};
 use super::watch::Watch;
 use crate::artifacts::Artifacts;
 use crate::artifacts::keeper::StoreKeeper;

@@ -41,6 +41,35 @@ impl Seat {
     }
 }
 
+/// How a lead forms micro-batches; none of it shows in a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeadSettings {
+    /// Most rows of a micro-batch.
+    pub tokens_per_pass: usize,
+    /// Rows below which no micro-batch is cut to fill the pipeline.
+    pub least_rows: usize,
+    /// Rounds planned before the oldest is done.
+    pub ahead: usize,
+    /// Micro-batches under way at once; at least twice the stages.
+    pub window: usize,
+    /// Leadership, written into manifests.
+    pub term: u64,
+}
+
+impl LeadSettings {
+    /// Passes of at most so many rows, three rounds ahead.
+    #[must_use]
+    pub fn new(tokens_per_pass: usize) -> Self {
+        Self {
+            tokens_per_pass,
+            least_rows: 64,
+            ahead: 3,
+            window: 16,
+            term: 0,
+        }
+    }
+}
+
 /// What connects a stage with everything else.
 pub struct Ports {
     /// To the stage before and to the stage behind.

@@ -191,7 +191,11 @@ impl Station {
                 Some((slot, _)) => Lacking::Answer(*slot),
                 None => Lacking::Work(Lack::Plan),
             },
-            (lack, _) => Lacking::Work(lack),
+            (lack, None) => Lacking::Work(lack),
+            (lack, Some((matter, state))) => {
+                let matter = Lacking::Matter(matter, state);
+                Lacking::Both(Box::new([Lacking::Work(lack), matter]))
+            }
         }
     }
 

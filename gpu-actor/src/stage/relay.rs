@@ -49,6 +49,31 @@ impl Stage {
         })
     }
 
+    /// Forward only: losses of a batch without dropout and without gradients.
+    ///
+    /// # Panics
+    /// When the stage does not hold the whole model.
+    pub fn evaluate(&mut self, batch: &Batch) -> Vec<JobOutcome> {
+        match self.measure_rows(batch, None) {
+            Passed::Outcomes(outcomes) => outcomes,
+            Passed::Hidden(_) => panic!("a part of the model cannot evaluate"),
+        }
+    }
+
+    /// Logits `(wanted, vocab)` of chosen rows; with caches (one a sequence), keys and values are appended.
+    ///
+    /// # Panics
+    /// When the stage does not hold the whole model.
+    pub fn logits(
+        &mut self,
+        batch: &Batch,
+        wanted: &[usize],
+        caches: Option<&mut [KeyValueCache]>,
+    ) -> Vec<f32> {
+        assert!(self.is_last(), "a part of the model has no logits");
+        self.read_rows(batch, None, wanted, caches)
+    }
+
     /// Sends a micro-batch through, and keeps what its backward pass needs.
     ///
     /// `input` is the residual stream `(rows, hidden)` from the stage before; none on the first stage.

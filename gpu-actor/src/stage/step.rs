@@ -7,14 +7,10 @@ use kernels::ops::rope::RopeTable;
 
 use super::adapter::Adapter;
 use super::agreement::{Agreement, Broken, Report};
-use super::cache::KeyValueCache;
 use super::in_flight::InFlight;
 use super::optim::{self, OptimizerState, Rule, Settled, StepNumbers};
-use super::outcome::JobOutcome;
-use super::relay::Passed;
 use super::tape::Work;
 use super::timing::{Clock, Meter, Operator, Timings};
-use crate::batch::Batch;
 use crate::model::Model;
 
 /// A frozen backbone and the adapters that live on it.
@@ -205,31 +201,6 @@ impl Stage {
             adapter.derive(&self.cpu, &self.model);
             numbers
         })
-    }
-
-    /// Forward only: losses of a batch without dropout and without gradients.
-    ///
-    /// # Panics
-    /// When the stage does not hold the whole model.
-    pub fn evaluate(&mut self, batch: &Batch) -> Vec<JobOutcome> {
-        match self.measure_rows(batch, None) {
-            Passed::Outcomes(outcomes) => outcomes,
-            Passed::Hidden(_) => panic!("a part of the model cannot evaluate"),
-        }
-    }
-
-    /// Logits `(wanted, vocab)` of chosen rows; with caches (one a sequence), keys and values are appended.
-    ///
-    /// # Panics
-    /// When the stage does not hold the whole model.
-    pub fn logits(
-        &mut self,
-        batch: &Batch,
-        wanted: &[usize],
-        caches: Option<&mut [KeyValueCache]>,
-    ) -> Vec<f32> {
-        assert!(self.is_last(), "a part of the model has no logits");
-        self.read_rows(batch, None, wanted, caches)
     }
 
     /// Runs a pass on the compute threads, so that no operation hands over to them by itself.

@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use data::regular;
 use thiserror::Error;
 
-use super::job_state::JobState;
-use crate::durable::{self, DurableError};
 pub use super::identity::Identity;
+use super::job_state::JobState;
 pub use super::seal::hex;
+use crate::durable::{self, DurableError};
 use manifest::{MANIFEST, Manifest, Unsound, VERSION};
 use state::STATE;
 

@@ -61,13 +61,15 @@ impl Station {
             return Err(self.misfit("agreement", "there is no such step"));
         };
         let (state, rule, rate) = (&tenant.optimizer, &tenant.rule, goal.learning_rate);
-        Ok(match self.stage.settle(slot, state, rule, rate, agreement) {
-            Ok(settled) => {
-                self.settled.insert(matter, settled);
-                None
-            }
-            Err(broken) => Some(broken),
-        })
+        Ok(
+            match self.stage.settle(slot, state, rule, rate, agreement) {
+                Ok(settled) => {
+                    self.settled.insert(matter, settled);
+                    None
+                }
+                Err(broken) => Some(broken),
+            },
+        )
     }
 
     fn conclude(&mut self, matter: Matter, verdict: Verdict) -> Result<(), ReplicaError> {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Identity, hex, name};
-use crate::train::progress::Progress;
 use crate::train::job_state::JobState;
+use crate::train::progress::Progress;
 use crate::train::seal;
 
 /// The format written and read. 2 sealed the manifest.

@@ -1,0 +1,168 @@
+//! Throughput of a link between stages against a bare stream of QUIC with the same bytes, over loopback.
+//!
+//! `cargo run --release -p gpu-actor --example link [MIB] [CHUNK_KIB]`
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use gpu_actor::link::bell::Bell;
+use gpu_actor::link::quic::over;
+use gpu_actor::link::{Chunk, ChunkHeader, ChunkLink, Direction, Parcel};
+use shared::ids::PlanEpoch;
+use shared::net::authority::{Authority, MEMBER_LIFE};
+use shared::net::endpoint::{Endpoint, EndpointSettings, Peer};
+use shared::net::fault::NetError;
+use shared::net::identity::{Identity, Role};
+use shared::net::router::{Router, RouterLimits, Service, Stop};
+use shared::net::stream::Stream;
+use shared::units::Micros;
+use shared::wire::opening::{LinkOpening, Opening};
+use shared::wire::request::Request;
+use tokio::sync::mpsc;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Taker(mpsc::UnboundedSender<Stream>);
+
+impl Service for Taker {
+    async fn request(&self, _: &Peer, _: Request, _: &mut Stream, _: Stop) -> Result<(), NetError> {
+        Ok(())
+    }
+
+    async fn stream(
+        &self,
+        _: Peer,
+        _: Opening,
+        stream: Stream,
+        mut stop: Stop,
+    ) -> Result<(), NetError> {
+        // Who is gone takes nothing.
+        let _ = self.0.send(stream);
+        stop.wait().await;
+        Ok(())
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut words = std::env::args().skip(1);
+    let mut number = |default: usize| words.next().map_or(Ok(default), |word| word.parse());
+    let (total, chunk) = (number(1024)? << 20, number(4096)? << 10);
+    let count = (total / chunk).max(1);
+    let runtime = tokio::runtime::Runtime::new()?;
+
+    let folder = std::env::temp_dir().join(format!("spotmux-link-{}", std::process::id()));
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    let now = Micros(u64::try_from(since.as_micros())?);
+    let authority = Authority::create(&folder.join("authority.pem"), &"bench".parse()?, now)?;
+    std::fs::remove_dir_all(&folder)?;
+    let member = |name: &str| -> Result<_, Box<dyn Error>> {
+        let identity = Identity {
+            cluster: "bench".parse()?,
+            role: Role::GpuActor,
+            name: name.parse()?,
+        };
+        Ok(authority.issue(&identity, MEMBER_LIFE, now)?)
+    };
+    let (first, second) = (member("first")?, member("second")?);
+    let anywhere: SocketAddr = "127.0.0.1:0".parse()?;
+    let settings = EndpointSettings::at(anywhere);
+    let opening = LinkOpening {
+        epoch: PlanEpoch(1),
+        replica: 0,
+        from_stage: 0,
+        to_stage: 1,
+        credits: 4,
+        narrow: false,
+    };
+    let (give, mut taken) = mpsc::unbounded_channel();
+    let (_endpoint, _router, peer) = runtime.block_on(async {
+        let second = Endpoint::open(&settings, &second, true)?;
+        let address = second.address()?;
+        let router = Router::start(Arc::new(second), Taker(give), RouterLimits::default());
+        let first = Endpoint::open(&settings, &first, false)?;
+        let peer = first.connect(address, Role::GpuActor).await?;
+        Ok::<_, NetError>((first, router, peer))
+    })?;
+
+    let mut pair = || {
+        runtime.block_on(async {
+            let ours = peer.open(Opening::Link(opening)).await?;
+            let theirs = taken.recv().await.ok_or("no stream came")?;
+            Ok::<_, Box<dyn Error>>([ours, theirs])
+        })
+    };
+    let rate = |start: Instant| (count * chunk) as f64 / start.elapsed().as_secs_f64() / 1e9;
+    let (mut bares, mut links) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let [mut ours, mut theirs] = pair()?;
+        let start = Instant::now();
+        runtime.block_on(async {
+            let bytes = Bytes::from(vec![1; chunk]);
+            let send = async move {
+                for _ in 0..count {
+                    ours.sender.send_raw(bytes.clone()).await?;
+                }
+                ours.sender.finish();
+                ours.sender.delivered().await
+            };
+            let sent = tokio::spawn(send);
+            while theirs.receiver.piece(chunk).await?.is_some() {}
+            theirs.sender.finish();
+            sent.await??;
+            Ok::<_, Box<dyn Error>>(())
+        })?;
+        bares.push(rate(start));
+
+        let [ours, theirs] = pair()?;
+        let bells = [Bell::default(), Bell::default()];
+        let (mut a, carrier) = over(ours, opening, bells[0].clone());
+        runtime.spawn(carrier);
+        let (mut b, carrier) = over(theirs, opening, bells[1].clone());
+        runtime.spawn(carrier);
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for micro_batch in 0..count as u64 {
+                    let header = ChunkHeader {
+                        epoch: 1,
+                        micro_batch,
+                        direction: Direction::Forward,
+                        rows: chunk / 4,
+                        width: 1,
+                    };
+                    loop {
+                        let heard = bells[0].heard();
+                        if a.credit() > 0 {
+                            break;
+                        }
+                        assert!(bells[0].wait(heard, PATIENCE), "no credit came");
+                    }
+                    let values = vec![1.0; chunk / 4];
+                    a.send(Parcel::Chunk(Chunk { header, values }))
+                        .expect("there is credit");
+                }
+            });
+            let mut left = count;
+            while left > 0 {
+                let heard = bells[1].heard();
+                match b.receive().expect("the link holds") {
+                    Some(_) => left -= 1,
+                    None => assert!(bells[1].wait(heard, PATIENCE), "nothing came"),
+                }
+            }
+        });
+        links.push(rate(start));
+    }
+    let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
+    let (bare, link) = (best(&bares), best(&links));
+    println!("{count} chunks of {} KiB, best of three", chunk >> 10);
+    println!(
+        "bare stream {bare:.3} GB/s   link {link:.3} GB/s   {:.0} %",
+        link / bare * 100.0
+    );
+    Ok(())
+}
