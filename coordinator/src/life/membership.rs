@@ -19,6 +19,9 @@ use thiserror::Error;
 
 use crate::settings::{Backbone, Bounds};
 
+#[cfg(test)]
+mod tests;
+
 /// A connection of a node, numbered by the shell and never again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinkId(pub u64);
