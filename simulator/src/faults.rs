@@ -37,7 +37,9 @@ pub(crate) enum Fault {
 
 impl World {
     pub(crate) fn plan_faults(&mut self) {
-        let count = self.dice.below(9);
+        // Some worlds are calm, some are not fit to live in.
+        let most = *[3, 9, 30].get(self.dice.below(3) as usize).unwrap_or(&9);
+        let count = self.dice.below(most);
         for _ in 0..count {
             let at = Micros(self.dice.below(FAULTS_END.0));
             self.plan_fault(at);

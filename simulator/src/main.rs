@@ -23,10 +23,15 @@ fn main() -> ExitCode {
                 recoveries += report.recoveries;
                 if !report.violations.is_empty() {
                     failed += 1;
-                    println!("seed {} at {}: {:?}", report.seed, report.ended, report.violations);
+                    println!(
+                        "seed {} at {}: {:?}",
+                        report.seed, report.ended, report.violations
+                    );
                 }
             }
-            println!("{count} seeds, {happenings} happenings, {plans} plans, {recoveries} recoveries, {failed} failed");
+            println!(
+                "{count} seeds, {happenings} happenings, {plans} plans, {recoveries} recoveries, {failed} failed"
+            );
             ExitCode::from(u8::from(failed > 0))
         }
         _ => {

@@ -85,6 +85,11 @@ impl World {
             device: "cpu".into(),
             term: this.process.term,
             held: this.process.post.as_ref().map(Post::held),
+            unheard: this
+                .process
+                .unheard
+                .front()
+                .map_or(this.process.numbered + 1, |(n, _)| *n),
             clock,
         };
         let unheard: Vec<Notice> = this

@@ -89,12 +89,17 @@ fn state(ledger: &Ledger, job: JobId) -> JobState {
 fn lg_3_the_same_submission_is_the_same_job_and_another_is_a_conflict() {
     let mut ledger = Ledger::default();
     let job = submit(&mut ledger, "a");
-    let mut ask = |rank| ledger.submit(&submission("a", rank), "8", &shape(), 1);
+    let ask = |rank| ledger.submit(&submission("a", rank), "8", &shape(), 1);
     assert_eq!(ask(2), Ok(Submitted::Known(job)));
     let refused = ask(3).unwrap_err();
     assert_eq!(refused.code, RefusalCode::Conflict);
-    assert!(refused.message.contains("job a is here already as j1"), "{refused}");
-    let full = ledger.submit(&submission("b", 2), "9", &shape(), 1).unwrap_err();
+    assert!(
+        refused.message.contains("job a is here already as j1"),
+        "{refused}"
+    );
+    let full = ledger
+        .submit(&submission("b", 2), "9", &shape(), 1)
+        .unwrap_err();
     assert_eq!(full.code, RefusalCode::Busy);
 }
 
@@ -104,16 +109,26 @@ fn everything_wrong_with_a_submission_is_said_at_once() {
         files: Vec::new(),
         ..submission("a", 0)
     };
-    let refused = Ledger::default().submit(&bad, "1", &shape(), 9).unwrap_err();
+    let refused = Ledger::default()
+        .submit(&bad, "1", &shape(), 9)
+        .unwrap_err();
     assert_eq!(refused.code, RefusalCode::Invalid);
     assert!(refused.message.contains("adapter.rank"), "{refused}");
-    assert!(refused.message.contains("d.jsonl was not uploaded"), "{refused}");
+    assert!(
+        refused.message.contains("d.jsonl was not uploaded"),
+        "{refused}"
+    );
     let twice = Submission {
         spec: r#"{"name":"a","name":"b"}"#.into(),
         files: Vec::new(),
     };
-    let refused = Ledger::default().submit(&twice, "1", &shape(), 9).unwrap_err();
-    assert!(refused.message.contains("twice") || refused.message.contains("duplicate"), "{refused}");
+    let refused = Ledger::default()
+        .submit(&twice, "1", &shape(), 9)
+        .unwrap_err();
+    assert!(
+        refused.message.contains("twice") || refused.message.contains("duplicate"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -123,7 +138,10 @@ fn lg_5_a_loss_is_counted_and_is_no_failure() {
         let reason = "lost".into();
         ledger.apply(Micros(3), &Change::Broken { replica: 0, reason });
         assert_eq!(state(&ledger, job), JobState::Recovering);
-        ledger.apply(Micros(4), &heard(job, JobNotice::Admitted { step: 2, total: 9 }));
+        ledger.apply(
+            Micros(4),
+            &heard(job, JobNotice::Admitted { step: 2, total: 9 }),
+        );
         assert_eq!(ledger.get(job).unwrap().step, 2);
         assert_eq!(state(&ledger, job), JobState::Provisioning);
         ledger.apply(Micros(5), &heard(job, step(3)));
@@ -137,12 +155,20 @@ fn lg_2_a_job_that_lost_a_durable_step_fails_aloud() {
     let (mut ledger, job) = running();
     let reason = "lost".into();
     ledger.apply(Micros(3), &Change::Broken { replica: 0, reason });
-    ledger.apply(Micros(4), &heard(job, JobNotice::Admitted { step: 1, total: 9 }));
+    ledger.apply(
+        Micros(4),
+        &heard(job, JobNotice::Admitted { step: 1, total: 9 }),
+    );
     let job = ledger.get(job).unwrap();
     assert_eq!(job.state, JobState::Failed);
     let reason = job.reason.as_ref().unwrap();
     assert_eq!(reason.class, ReasonClass::System);
-    assert!(reason.message.contains("step 1 although step 2 was durable"), "{reason:?}");
+    assert!(
+        reason
+            .message
+            .contains("step 1 although step 2 was durable"),
+        "{reason:?}"
+    );
 }
 
 #[test]
@@ -154,7 +180,10 @@ fn a_replica_that_ends_sends_its_jobs_back_to_the_queue() {
     ledger.apply(Micros(3), &Change::InForce { layout });
     assert_eq!(state(&ledger, job), JobState::Queued);
     let view = ledger.view(ledger.get(job).unwrap());
-    assert_eq!((view.queue_position, view.replica, view.durable_step), (Some(0), None, 2));
+    assert_eq!(
+        (view.queue_position, view.replica, view.durable_step),
+        (Some(0), None, 2)
+    );
 }
 
 #[test]
@@ -167,7 +196,10 @@ fn what_a_state_does_not_allow_is_a_conflict_that_names_it() {
     assert_eq!(state(&ledger, job), JobState::Cancelled);
     assert_eq!(ledger.cancel(ledger.get(job).unwrap()), Ok(None));
     let refused = ledger.pause(ledger.get(job).unwrap()).unwrap_err();
-    assert_eq!(refused.message, "job a (j1) is cancelled: it cannot be paused");
+    assert_eq!(
+        refused.message,
+        "job a (j1) is cancelled: it cannot be paused"
+    );
 }
 
 #[test]
@@ -176,7 +208,13 @@ fn no_room_here_is_room_elsewhere_and_nowhere_is_the_end() {
     let other = submit(&mut ledger, "b");
     let inputs = Inputs::default();
     ledger.apply(Micros(3), &Change::Prepared { job: other, inputs });
-    ledger.apply(Micros(3), &Change::Placed { job: other, replica: 0 });
+    ledger.apply(
+        Micros(3),
+        &Change::Placed {
+            job: other,
+            replica: 0,
+        },
+    );
     let reason = Reason {
         class: ReasonClass::NoCapacity,
         message: "full".into(),
@@ -184,9 +222,21 @@ fn no_room_here_is_room_elsewhere_and_nowhere_is_the_end() {
     ledger.apply(Micros(4), &heard(other, JobNotice::Refused(reason.clone())));
     assert_eq!(state(&ledger, other), JobState::Queued);
     assert!(ledger.get(other).unwrap().shunned.contains(&0));
-    ledger.apply(Micros(5), &heard(job, JobNotice::Exported { files: Vec::new() }));
-    assert!(ledger.get(other).unwrap().shunned.is_empty(), "it may try again");
-    ledger.apply(Micros(6), &Change::Placed { job: other, replica: 0 });
+    ledger.apply(
+        Micros(5),
+        &heard(job, JobNotice::Exported { files: Vec::new() }),
+    );
+    assert!(
+        ledger.get(other).unwrap().shunned.is_empty(),
+        "it may try again"
+    );
+    ledger.apply(
+        Micros(6),
+        &Change::Placed {
+            job: other,
+            replica: 0,
+        },
+    );
     ledger.apply(Micros(7), &heard(other, JobNotice::Refused(reason)));
     assert_eq!(state(&ledger, other), JobState::Failed);
 }

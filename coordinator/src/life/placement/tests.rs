@@ -25,8 +25,15 @@ fn room(memory: u64, threads: u32) -> Room {
     }
 }
 
-fn snapshot<'a>(weights: &'a Weights, nodes: &[(&str, u64, u32)], stages: Stages, replicas: u32) -> Snapshot<'a> {
-    let nodes = nodes.iter().map(|(n, memory, threads)| (name(n), room(*memory, *threads)));
+fn snapshot<'a>(
+    weights: &'a Weights,
+    nodes: &[(&str, u64, u32)],
+    stages: Stages,
+    replicas: u32,
+) -> Snapshot<'a> {
+    let nodes = nodes
+        .iter()
+        .map(|(n, memory, threads)| (name(n), room(*memory, *threads)));
     Snapshot {
         weights,
         nodes: nodes.collect(),
@@ -48,14 +55,27 @@ const BIG: u64 = 1 << 20;
 fn the_slowest_stage_is_as_fast_as_can_be() {
     let weights = weights(8);
     let of = |nodes: &[(&str, u64, u32)]| {
-        place(&snapshot(&weights, nodes, Stages::AllNodes, 1), &Seats::new()).map(|s| shown(&s))
+        place(
+            &snapshot(&weights, nodes, Stages::AllNodes, 1),
+            &Seats::new(),
+        )
+        .map(|s| shown(&s))
     };
     // The head is worth two layers, and so the last stage has fewer.
-    assert_eq!(of(&[("a", BIG, 1), ("b", BIG, 1)]).unwrap(), ["a:0..5 b:5..8"]);
+    assert_eq!(
+        of(&[("a", BIG, 1), ("b", BIG, 1)]).unwrap(),
+        ["a:0..5 b:5..8"]
+    );
     // Three times the threads, three times the work.
-    assert_eq!(of(&[("a", BIG, 3), ("b", BIG, 1)]).unwrap(), ["a:0..7 b:7..8"]);
+    assert_eq!(
+        of(&[("a", BIG, 3), ("b", BIG, 1)]).unwrap(),
+        ["a:0..7 b:7..8"]
+    );
     // Memory comes before speed.
-    assert_eq!(of(&[("a", 550, 3), ("b", BIG, 1)]).unwrap(), ["a:0..2 b:2..8"]);
+    assert_eq!(
+        of(&[("a", 550, 3), ("b", BIG, 1)]).unwrap(),
+        ["a:0..2 b:2..8"]
+    );
 }
 
 #[test]
@@ -66,9 +86,15 @@ fn what_does_not_fit_is_refused_with_the_remedy() {
         placed.unwrap_err().to_string()
     };
     let small = of(&[("a", 500, 1), ("b", 500, 1)], Stages::AllNodes);
-    assert!(small.contains("node.memory") && small.contains("(a, b)"), "{small}");
+    assert!(
+        small.contains("node.memory") && small.contains("(a, b)"),
+        "{small}"
+    );
     let few = of(&[("a", BIG, 1)], Stages::Fixed(2));
-    assert!(few.starts_with("layout.stages = 2 needs as many nodes, but 1 can have work"), "{few}");
+    assert!(
+        few.starts_with("layout.stages = 2 needs as many nodes, but 1 can have work"),
+        "{few}"
+    );
     let many = of(&[("a", BIG, 1)], Stages::Fixed(9));
     assert!(many.contains("more than the 8 layers"), "{many}");
 }
@@ -76,8 +102,18 @@ fn what_does_not_fit_is_refused_with_the_remedy() {
 #[test]
 fn pm_4_a_lost_node_is_replaced_and_nothing_else_moves() {
     let weights = weights(6);
-    let all = [("a", BIG, 1), ("b", BIG, 1), ("c", BIG, 1), ("d", BIG, 1), ("e", BIG, 1)];
-    let before = place(&snapshot(&weights, &all, Stages::Fixed(2), 2), &Seats::new()).unwrap();
+    let all = [
+        ("a", BIG, 1),
+        ("b", BIG, 1),
+        ("c", BIG, 1),
+        ("d", BIG, 1),
+        ("e", BIG, 1),
+    ];
+    let before = place(
+        &snapshot(&weights, &all, Stages::Fixed(2), 2),
+        &Seats::new(),
+    )
+    .unwrap();
     assert_eq!(shown(&before), ["a:0..4 b:4..6", "c:0..4 d:4..6"]);
     let left: Vec<_> = all.iter().copied().filter(|(n, _, _)| *n != "b").collect();
     let after = place(&snapshot(&weights, &left, Stages::Fixed(2), 2), &before).unwrap();
@@ -87,7 +123,11 @@ fn pm_4_a_lost_node_is_replaced_and_nothing_else_moves() {
     let after = place(&snapshot(&weights, &fewer, Stages::Fixed(2), 2), &before).unwrap();
     assert_eq!(shown(&after), ["c:0..4 d:4..6"]);
     // Two broken ones make one.
-    let two: Vec<_> = all.iter().copied().filter(|(n, _, _)| ["a", "c"].contains(n)).collect();
+    let two: Vec<_> = all
+        .iter()
+        .copied()
+        .filter(|(n, _, _)| ["a", "c"].contains(n))
+        .collect();
     let after = place(&snapshot(&weights, &two, Stages::Fixed(2), 2), &before).unwrap();
     assert_eq!(shown(&after), ["a:0..4 c:4..6"]);
 }
@@ -101,7 +141,10 @@ fn a_stage_goes_where_it_is_sent_if_it_fits() {
     let moved = snapshot.swap(&before, &name("a"), &name("b")).unwrap();
     assert_eq!(shown(&moved), ["b:0..6"]);
     let refused = snapshot.swap(&before, &name("a"), &name("small"));
-    assert!(matches!(refused, Err(NoPlace::TooSmall { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(NoPlace::TooSmall { .. })),
+        "{refused:?}"
+    );
 }
 
 proptest! {

@@ -41,7 +41,14 @@ fn goal(target: &[(u32, &[&str])], broken: &[u32]) -> Goal {
     let from = layout(&[(0, &["a", "b"]), (1, &["c", "d"])]);
     let target = layout(target).seats();
     let broken = broken.iter().copied().collect();
-    Goal::new(&from, PlanEpoch(4), target, &broken, &BTreeSet::new(), "why".into())
+    Goal::new(
+        &from,
+        PlanEpoch(4),
+        target,
+        &broken,
+        &BTreeSet::new(),
+        "why".into(),
+    )
 }
 
 fn moved() -> Goal {
@@ -52,7 +59,11 @@ fn moved() -> Goal {
 fn only_what_changes_is_touched() {
     let goal = moved();
     assert_eq!(goal.anew, [0].into());
-    assert_eq!(goal.opened, [(name("e"), (0, 1))].into(), "a has its layers open already");
+    assert_eq!(
+        goal.opened,
+        [(name("e"), (0, 1))].into(),
+        "a has its layers open already"
+    );
     assert_eq!(goal.drained, [(name("a"), PlanEpoch(3))].into());
     let recovery = self::goal(&[(0, &["a", "e"]), (1, &["c", "d"])], &[0]);
     assert!(recovery.drained.is_empty(), "nothing is left to drain");
@@ -66,15 +77,36 @@ fn tr_1_prepare_then_drain_then_in_force() {
     let (mut this, effects) = Move::begin(Micros(0), moved(), &bounds);
     assert_eq!(effects, [Effect::Prepare(name("e"), 0, 1)]);
     let step = |this: &mut Move, event| this.step(Micros(1), event, &bounds);
-    assert!(step(&mut this, Event::Drained(name("a"), PlanEpoch(3))).is_empty(), "not yet asked");
-    assert!(step(&mut this, Event::Prepared(name("e"), PlanEpoch(2), Ok(()))).is_empty(), "TR-3");
-    assert_eq!(step(&mut this, Event::Returned(name("e"))), [Effect::Prepare(name("e"), 0, 1)]);
+    assert!(
+        step(&mut this, Event::Drained(name("a"), PlanEpoch(3))).is_empty(),
+        "not yet asked"
+    );
+    assert!(
+        step(&mut this, Event::Prepared(name("e"), PlanEpoch(2), Ok(()))).is_empty(),
+        "TR-3"
+    );
+    assert_eq!(
+        step(&mut this, Event::Returned(name("e"))),
+        [Effect::Prepare(name("e"), 0, 1)]
+    );
     let drain = [Effect::Drain(name("a"), PlanEpoch(3))];
-    assert_eq!(step(&mut this, Event::Prepared(name("e"), PlanEpoch(4), Ok(()))), drain);
-    assert!(step(&mut this, Event::Drained(name("a"), PlanEpoch(2))).is_empty(), "TR-3");
+    assert_eq!(
+        step(&mut this, Event::Prepared(name("e"), PlanEpoch(4), Ok(()))),
+        drain
+    );
+    assert!(
+        step(&mut this, Event::Drained(name("a"), PlanEpoch(2))).is_empty(),
+        "TR-3"
+    );
     assert_eq!(step(&mut this, Event::Returned(name("a"))), drain);
-    assert_eq!(step(&mut this, Event::Drained(name("a"), PlanEpoch(3))), [Effect::Force]);
-    assert!(step(&mut this, Event::CallOff("late".into())).is_empty(), "it is over");
+    assert_eq!(
+        step(&mut this, Event::Drained(name("a"), PlanEpoch(3))),
+        [Effect::Force]
+    );
+    assert!(
+        step(&mut this, Event::CallOff("late".into())).is_empty(),
+        "it is over"
+    );
 }
 
 #[test]
