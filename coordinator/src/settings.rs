@@ -104,3 +104,48 @@ impl Default for Bounds {
         }
     }
 }
+
+/// A small cluster, for tests of this crate.
+#[cfg(test)]
+pub(crate) mod testing {
+    use shared::model::{ModelShape, config};
+
+    use super::*;
+    use crate::life::placement::Load;
+
+    pub(crate) fn shape() -> ModelShape {
+        let text = r#"{"model_type":"llama","num_hidden_layers":6,"hidden_size":64,"num_attention_heads":4,
+            "vocab_size":128,"intermediate_size":128,"max_position_embeddings":128,"rms_norm_eps":1e-5,
+            "num_key_value_heads":4}"#;
+        config::parse(text).expect("a configuration that parses")
+    }
+
+    pub(crate) fn settings(stages: Stages, replicas: u32, expect: u32) -> Settings {
+        let load = Load {
+            bytes: 100,
+            compute: 10,
+        };
+        Settings {
+            cluster: "test".into(),
+            backbone: Backbone {
+                name: "tiny".into(),
+                identity: "ab".into(),
+                shape: shape(),
+                weights: Weights {
+                    embedding: load,
+                    layers: vec![load; 6],
+                    head: load,
+                },
+            },
+            layout: Layout {
+                stages,
+                replicas,
+                expect,
+                settle: Micros::of_millis(10_000),
+                activation_budget: Bytes(50),
+            },
+            limits: Limits::default(),
+            bounds: Bounds::default(),
+        }
+    }
+}

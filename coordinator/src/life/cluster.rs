@@ -26,6 +26,9 @@ mod relay;
 mod requests;
 mod views;
 
+#[cfg(test)]
+mod tests;
+
 pub use outcome::{Effect, Handle, Input, Now, Outcome};
 
 use std::collections::BTreeMap;

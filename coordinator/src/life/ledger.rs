@@ -15,6 +15,9 @@ mod asked;
 pub mod job;
 mod told;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};

@@ -19,6 +19,9 @@ use thiserror::Error;
 
 use crate::settings::{Backbone, Bounds};
 
+#[cfg(test)]
+mod tests;
+
 /// A connection of a node, numbered by the shell and never again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinkId(pub u64);
@@ -105,8 +108,8 @@ pub struct Node {
     pub left: Micros,
     /// Whether it was found to be lost.
     pub gone: bool,
-    /// The next numbered notice on this connection; none before the first.
-    pub next_notice: Option<u64>,
+    /// The next numbered notice on this connection.
+    pub next_notice: u64,
     /// Left out of plans until then.
     pub unfit_until: Micros,
     /// Age of its device's last work.
@@ -200,12 +203,12 @@ impl Membership {
         }
         self.links.insert(link, node.clone());
         let fresh = Node {
+            next_notice: hello.unheard,
             hello,
             link: Some(link),
             heard: now,
             left: now,
             gone: false,
-            next_notice: None,
             unfit_until,
             device_age: Micros(0),
             memory_used: Bytes(0),

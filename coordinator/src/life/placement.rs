@@ -16,6 +16,9 @@
 mod cut;
 mod vacancy;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 

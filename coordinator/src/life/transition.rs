@@ -20,6 +20,9 @@
 
 mod settling;
 
+#[cfg(test)]
+mod tests;
+
 pub use settling::{Settled, Settling};
 
 use std::collections::{BTreeMap, BTreeSet};

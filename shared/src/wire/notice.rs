@@ -48,6 +48,8 @@ pub struct Hello {
     pub term: Term,
     /// What it holds.
     pub held: Option<Held>,
+    /// Number of the first numbered notice that was not heard: it and all after it come on this connection, in order.
+    pub unheard: u64,
     /// Its clock, since 1970.
     pub clock: Micros,
 }

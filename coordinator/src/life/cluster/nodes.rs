@@ -75,20 +75,18 @@ impl Coordinator {
         let node = self.members.heard(self.now.steady, link)?;
         let (name, incarnation) = (node.hello.node.clone(), node.hello.incarnation);
         let heard = self.book.heard_of(&name, incarnation);
-        match node.next_notice {
-            Some(next) if number < next => {
-                self.acknowledge(&name, next - 1);
-                return None;
-            }
-            Some(next) if number > next => {
-                self.members.closed(self.now.steady, link);
-                let reason =
-                    format!("notice {number} came before {next}: say hello and send again");
-                self.close(link, reason);
-                return None;
-            }
-            _ => node.next_notice = Some(number + 1),
+        let next = node.next_notice;
+        if number < next {
+            self.acknowledge(&name, next - 1);
+            return None;
         }
+        if number > next {
+            self.members.closed(self.now.steady, link);
+            let reason = format!("notice {number} came before {next}: say hello and send again");
+            self.close(link, reason);
+            return None;
+        }
+        node.next_notice = number + 1;
         if number <= heard {
             self.acknowledge(&name, heard);
             return None;
