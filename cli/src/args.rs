@@ -2,15 +2,26 @@
 
 mod adapter;
 mod bench;
+mod cluster;
 mod data;
+mod local;
 mod model;
+mod parse;
 mod train;
 
 use clap::{Parser, Subcommand};
 
 pub(crate) use adapter::{AdapterCommand, ImportArgs, InspectAdapterArgs, MergeArgs, MergedFormat};
 pub(crate) use bench::{BenchCommand, BenchTrainArgs};
+pub(crate) use cluster::{
+    CancelArgs, ClusterArgs, Consent, DrainArgs, EventsArgs, FetchArgs, JobArgs, JobsArgs,
+    MigrateArgs, NodesArgs, PauseArgs, ResumeArgs, SampleArgs, StatusArgs, SubmitArgs, TraceArgs,
+};
 pub(crate) use data::{CheckArgs, DataCommand, LongRows};
+pub(crate) use local::{
+    CaCommand, CaInitArgs, CaIssueArgs, CaTokenArgs, ConfigCheckArgs, ConfigCommand,
+    ConfigInitArgs, ConfigShowArgs, DoctorArgs, DownArgs, ReplArgs, UpArgs,
+};
 pub(crate) use model::{InspectArgs, ModelCommand, PullArgs, TinyArgs, TinyFamily};
 pub(crate) use train::{DemoArgs, GenerateArgs, TrainArgs};
 
@@ -21,6 +32,7 @@ Examples:
   spotmux data check support.jsonl --model smollm2-135m-instruct
   spotmux train jobs.toml
   spotmux generate --model smollm2-135m-instruct --adapter adapters/support 'Where is my parcel?'
+  spotmux up --detach && spotmux submit jobs.toml --wait
 
 Exit codes:
   0    done
@@ -30,6 +42,13 @@ Exit codes:
   4    not found: a model or file is absent, or could not be fetched
   5    would not fit: more memory is needed than there is
   6    at least one job was set aside because its numbers stopped being finite
+  7    unreachable: no coordinator answers, or it does not believe who asks
+  8    conflict: the state does not allow it, or a name is taken
+  9    forbidden: the certificate does not allow it
+  10   busy: a limit is reached; later, the same may pass
+  11   no capacity: no node can do it
+  12   the coordinator itself failed
+  13   a job that was waited for did not succeed
   130  interrupted; what was trained is saved
 
 Environment:
@@ -37,6 +56,7 @@ Environment:
                   (absent: $XDG_CACHE_HOME, then ~/.cache)
   SPOTMUX_PYTHON  the Python whose pip fetches packages (absent: python3)
   SPOTMUX_LOG     what is logged, such as error or debug (absent: warn)
+  SPOTMUX_CONFIG  file of the cluster (absent: cluster.toml); SPOTMUX__SECTION__KEY sets a key of it
   HF_TOKEN        key for gated models of the model hub; HF_HOME and HF_ENDPOINT are heeded too
   NO_COLOR        no colours";
 
@@ -79,6 +99,48 @@ pub(crate) enum Command {
     /// Measures
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Starts a cluster on this machine
+    Up(UpArgs),
+    /// Ends the cluster that `up` started
+    Down(DownArgs),
+    /// Shows the cluster at a glance
+    Status(StatusArgs),
+    /// Gives the jobs of a file to the cluster
+    Submit(SubmitArgs),
+    /// Lists jobs
+    Jobs(JobsArgs),
+    /// Shows a job
+    Job(JobArgs),
+    /// Ends a job and keeps its last checkpoint
+    Cancel(CancelArgs),
+    /// Halts a job after its step under way
+    Pause(PauseArgs),
+    /// Goes on with a paused job
+    Resume(ResumeArgs),
+    /// Tells what happened
+    Events(EventsArgs),
+    /// Lists nodes
+    Nodes(NodesArgs),
+    /// Takes work off a node, or gives it back
+    Drain(DrainArgs),
+    /// Moves the stage of a node to another
+    Migrate(MigrateArgs),
+    /// Continues a text on the cluster, with or without a job's adapter
+    Sample(SampleArgs),
+    /// Writes what every stage did for a step, for a timeline
+    Trace(TraceArgs),
+    /// Fetches the adapter of a job
+    Fetch(FetchArgs),
+    /// Certificates: who is who in a cluster
+    #[command(subcommand)]
+    Ca(CaCommand),
+    /// Looks for what would keep the cluster from working
+    Doctor(DoctorArgs),
+    /// Settings of the cluster
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Takes commands line by line
+    Repl(ReplArgs),
 }
 
 #[cfg(test)]

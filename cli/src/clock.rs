@@ -1,7 +1,9 @@
 //! The command line's clock: the one place that reads it.
 
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use shared::units::Micros;
 
 /// Time since it was started.
 #[derive(Clone, Copy, Debug)]
@@ -32,4 +34,15 @@ impl Stopwatch {
 pub(crate) fn since_first_asked() -> Duration {
     static FIRST: OnceLock<Stopwatch> = OnceLock::new();
     FIRST.get_or_init(Stopwatch::start).elapsed()
+}
+
+/// The time of day, since 1970.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "ages are shown against the clock of who looks; nothing computed depends on it"
+)]
+pub(crate) fn now() -> Micros {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let micros = since.map_or(0, |since| since.as_micros());
+    Micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }

@@ -9,6 +9,13 @@
 //! | 4 | not found: a model or file is absent, or could not be fetched |
 //! | 5 | would not fit: more memory is needed than there is |
 //! | 6 | quarantined: the numbers of at least one job stopped being finite; the others are done |
+//! | 7 | unreachable: no coordinator answers, or it does not believe who asks |
+//! | 8 | conflict: the state does not allow it, or a name is taken |
+//! | 9 | forbidden: the certificate does not allow it |
+//! | 10 | busy: a limit is reached; later, the same may pass |
+//! | 11 | no capacity: no node can do it |
+//! | 12 | the coordinator itself failed |
+//! | 13 | a job that was waited for did not succeed |
 //! | 130 | interrupted: what was trained is saved |
 
 use std::error::Error;
@@ -18,6 +25,7 @@ use std::path::Path;
 
 use gpu_actor::durable::DurableError;
 use gpu_actor::peft::files::AdapterFileError;
+use shared::wire::request::{Refusal, RefusalCode};
 
 /// How a command ended; the numbers are part of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +44,20 @@ pub(crate) enum Exit {
     WouldNotFit = 5,
     /// At least one job was set aside.
     Quarantined = 6,
+    /// No coordinator answers, or it does not believe who asks.
+    Unreachable = 7,
+    /// The state does not allow it, or a name is taken.
+    Conflict = 8,
+    /// The certificate does not allow it.
+    Forbidden = 9,
+    /// A limit is reached.
+    Busy = 10,
+    /// No node can do it.
+    NoCapacity = 11,
+    /// The coordinator itself failed.
+    Coordinator = 12,
+    /// A job that was waited for did not succeed.
+    JobEnded = 13,
     /// Stopped by a signal.
     Interrupted = 130,
 }
@@ -44,6 +66,26 @@ impl Exit {
     /// The number given to the system.
     pub(crate) fn code(self) -> u8 {
         self as u8
+    }
+}
+
+impl From<RefusalCode> for Exit {
+    fn from(code: RefusalCode) -> Self {
+        match code {
+            RefusalCode::NotFound => Self::NotFound,
+            RefusalCode::Conflict => Self::Conflict,
+            RefusalCode::Invalid => Self::BadInput,
+            RefusalCode::Forbidden => Self::Forbidden,
+            RefusalCode::Busy => Self::Busy,
+            RefusalCode::NoCapacity => Self::NoCapacity,
+            RefusalCode::Internal => Self::Coordinator,
+        }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.code.into(), refusal.message)
     }
 }
 

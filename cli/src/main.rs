@@ -8,19 +8,29 @@ mod args;
 mod backbone;
 mod bench;
 mod clock;
+mod cluster_file;
 mod commands;
+mod control;
 mod demo_kit;
 mod demo_report;
+mod desk;
 mod exit;
+mod health;
 mod interrupt;
 mod language;
+mod local;
 mod machine;
 mod merged_model;
 mod progress;
 mod remark;
 mod render;
+mod repl;
+mod security;
+mod session;
 mod settings;
+mod shown;
 mod store;
+mod timeline;
 mod training;
 mod writer;
 
@@ -30,9 +40,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use args::{AdapterCommand, Args, BenchCommand, Command, DataCommand, ModelCommand};
+use args::{Args, ClusterArgs};
+use desk::Terminal;
 use exit::{Exit, Failure};
 use render::Output;
+use session::Session;
 use settings::Settings;
 
 fn main() -> ExitCode {
@@ -43,7 +55,8 @@ fn main() -> ExitCode {
     let settings = Settings::from_environment();
     let output = Output::new(args.json, args.quiet);
     log_to_stderr(settings.log.as_deref());
-    let exit = match run(&args.command, &settings, &output) {
+    let session = Session::new(&settings, &output, &Terminal, ClusterArgs::default());
+    let exit = match session.run(&args.command) {
         Ok(exit) => exit,
         Err(failure) => {
             tell(&failure, &output);
@@ -53,38 +66,8 @@ fn main() -> ExitCode {
     ExitCode::from(exit.code())
 }
 
-fn run(command: &Command, settings: &Settings, output: &Output) -> Result<Exit, Failure> {
-    match command {
-        Command::Demo(args) => commands::demo::run(args, settings, output),
-        Command::Train(args) => commands::train::run(args, settings, output),
-        Command::Generate(args) => commands::generate::run(args, settings, output),
-        Command::Data(DataCommand::Check(args)) => {
-            commands::data_check::run(args, settings, output)
-        }
-        Command::Model(ModelCommand::Pull(args)) => {
-            commands::model_pull::run(args, settings, output)
-        }
-        Command::Model(ModelCommand::Inspect(args)) => {
-            commands::model_inspect::run(args, settings, output)
-        }
-        Command::Model(ModelCommand::Tiny(args)) => commands::model_tiny::run(args, output),
-        Command::Adapter(AdapterCommand::Inspect(args)) => {
-            commands::adapter_inspect::run(args, settings, output)
-        }
-        Command::Adapter(AdapterCommand::Import(args)) => {
-            commands::adapter_import::run(args, settings, output)
-        }
-        Command::Adapter(AdapterCommand::Merge(args)) => {
-            commands::adapter_merge::run(args, settings, output)
-        }
-        Command::Bench(BenchCommand::Train(args)) => {
-            commands::bench_train::run(args, settings, output)
-        }
-    }
-}
-
 /// Says why it failed: to people on standard error, to programs as a last line on standard output.
-fn tell(failure: &Failure, output: &Output) {
+pub(crate) fn tell(failure: &Failure, output: &Output) {
     if failure.exit == Exit::Done {
         return;
     }

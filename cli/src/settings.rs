@@ -4,14 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Folder under which `spotmux/models` is kept; absent: `$XDG_CACHE_HOME`, then `~/.cache`.
-pub(crate) const CACHE: &str = "SPOTMUX_CACHE";
-/// The Python interpreter whose pip fetches packages; absent: `python3`.
-pub(crate) const PYTHON: &str = "SPOTMUX_PYTHON";
-/// What is logged, such as `debug` or `gpu_actor=trace`; absent: warnings.
-pub(crate) const LOG: &str = "SPOTMUX_LOG";
-/// Key for gated models of the model hub.
-pub(crate) const HUB_TOKEN: &str = "HF_TOKEN";
+pub(crate) use shared::config::env::{CACHE, CONFIG, HUB_TOKEN, LOG, PREFIX, PYTHON};
 
 /// The environment of a run.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +17,10 @@ pub(crate) struct Settings {
     pub(crate) log: Option<String>,
     /// Key for gated models.
     pub(crate) hub_token: Option<String>,
+    /// The cluster's file.
+    pub(crate) config: Option<PathBuf>,
+    /// Variables that set keys of that file.
+    pub(crate) over: Vec<(String, String)>,
 }
 
 impl Settings {
@@ -33,7 +30,13 @@ impl Settings {
         reason = "the command line is the shell that reads the environment, here and nowhere else"
     )]
     pub(crate) fn from_environment() -> Self {
-        Self::read(|name| env::var_os(name).filter(|value| !value.is_empty()))
+        let over = env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, _)| name.starts_with(PREFIX));
+        Self {
+            over: over.collect(),
+            ..Self::read(|name| env::var_os(name).filter(|value| !value.is_empty()))
+        }
     }
 
     fn read(get: impl Fn(&str) -> Option<OsString>) -> Self {
@@ -46,6 +49,8 @@ impl Settings {
             python: get(PYTHON).unwrap_or_else(|| "python3".into()),
             log: get(LOG).and_then(|text| text.into_string().ok()),
             hub_token: get(HUB_TOKEN).and_then(|text| text.into_string().ok()),
+            config: get(CONFIG).map(PathBuf::from),
+            over: Vec::new(),
         }
     }
 }

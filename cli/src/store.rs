@@ -4,7 +4,7 @@
 //! `entry.json` lists every file with size and SHA-256; they are checked again on use.
 
 mod entry;
-mod hash;
+pub(crate) mod hash;
 mod hub;
 mod known;
 mod wheel;

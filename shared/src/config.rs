@@ -7,6 +7,7 @@
 //! | [`layer`] | what one source says: the file with its lines, a variable, a flag |
 //! | [`check`] | what cannot be, over all keys |
 //! | [`env`] | the names of environment variables |
+//! | [`places`] | names of files in the folders of a cluster |
 //! | `load` | defaults < file < environment < flags; feature `config` |
 
 pub mod check;
@@ -15,6 +16,7 @@ pub mod keys;
 pub mod layer;
 #[cfg(feature = "config")]
 pub mod load;
+pub mod places;
 pub mod schema;
 
 use std::fmt;

@@ -13,7 +13,7 @@ const PORTION: usize = 1 << 20;
 ///
 /// # Errors
 /// When it cannot be read.
-pub(super) fn file(path: &Path) -> io::Result<(u64, String)> {
+pub(crate) fn file(path: &Path) -> io::Result<(u64, String)> {
     let mut file = regular::open(path)?;
     let mut hasher = Hasher::default();
     let mut buffer = vec![0; PORTION];

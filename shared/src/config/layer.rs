@@ -57,6 +57,8 @@ pub fn of_file(path: &str, text: &str) -> Layer {
     }
     let walk = Walk { path, lines };
     walk.table(&table, "", &mut layer);
+    // In the order of lines.
+    layer.problems.sort();
     layer
 }
 
@@ -310,21 +312,20 @@ name = \"n1\"
 [[node]]
 threds = 2
 ";
-        let mut found = told(text);
-        found.sort();
+        let found = told(text);
         let starts = [
             "c.toml:1: plna: is no key",
+            "c.toml:4: plan.stges: is no key",
+            "c.toml:5: plan.stages: \"some\" is not a whole number from 1 to 1024 stages, or \"all\"",
+            "c.toml:6: plan.replicas: 0 copies is outside 1 to 1024",
+            "c.toml:7: plan.tokens_per_pass: -1 tokens is outside 1 to 16777216",
+            "c.toml:8: plan.bf16_on_the_wire: 1 is not true or false",
             "c.toml:10: coordinator.listen: \"localhost\" is no address",
             "c.toml:12: model.format: \"bf-16\" is none of as-shipped, f32, bf16; did you mean `bf16`?",
             "c.toml:14: cluster.name: ",
             "c.toml:16: store.url: is empty",
             "c.toml:19: node[1]: has no name",
             "c.toml:20: node[1].threds: is no key: valid are name, listen, threads, memory_mib, spot; did you mean `threads`?",
-            "c.toml:4: plan.stges: is no key",
-            "c.toml:5: plan.stages: \"some\" is not a whole number from 1 to 1024 stages, or \"all\"",
-            "c.toml:6: plan.replicas: 0 copies is outside 1 to 1024",
-            "c.toml:7: plan.tokens_per_pass: -1 tokens is outside 1 to 16777216",
-            "c.toml:8: plan.bf16_on_the_wire: 1 is not true or false",
         ];
         assert_eq!(found.len(), starts.len(), "{found:#?}");
         for (found, start) in found.iter().zip(starts) {

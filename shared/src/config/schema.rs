@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::ids::NodeName;
+use crate::ids::{ClusterName, NodeName};
 use crate::job::BackboneFormat;
 use crate::units::{Bytes, Micros};
 
@@ -121,7 +121,7 @@ pub struct Node {
 #[serde(deny_unknown_fields, default)]
 pub struct ClusterSection {
     /// Its name; certificates bear it.
-    pub name: NodeName,
+    pub name: ClusterName,
     /// Folder of process ids and logs of a local cluster, relative to the file.
     pub state: String,
 }
@@ -129,7 +129,7 @@ pub struct ClusterSection {
 impl Default for ClusterSection {
     fn default() -> Self {
         Self {
-            name: NodeName::new("local").expect("a plain word is a name"),
+            name: ClusterName::new("local").expect("a plain word is a name"),
             state: ".spotmux".into(),
         }
     }

@@ -110,6 +110,8 @@ pub struct ClusterView {
     pub jobs: Vec<(JobState, u32)>,
     /// Nodes.
     pub nodes: Vec<NodeView>,
+    /// The coordinator's clock, since 1970.
+    pub clock: Micros,
     /// Since the coordinator started.
     pub uptime: Micros,
     /// Tokens trained per second over the last half minute.

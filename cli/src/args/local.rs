@@ -1,0 +1,197 @@
+//! Starting and ending a cluster, its settings, its certificates, its health.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use shared::ids::NodeName;
+
+use super::cluster::{ClusterArgs, Consent};
+
+const UP: &str = "\
+Examples:
+  spotmux up
+  spotmux up --detach && spotmux status
+  spotmux up --config my/cluster.toml --set plan.stages=1
+
+The coordinator and every listed node run as processes of their own, with logs under the cluster's state folder. \
+Certificates are made at the first start. Ctrl-C ends all in order; the second at once.";
+
+/// Arguments of `spotmux up`.
+#[derive(Debug, Args)]
+#[command(after_help = UP)]
+pub(crate) struct UpArgs {
+    /// Comes back when the cluster is ready; `spotmux down` ends it
+    #[arg(long, short)]
+    pub(crate) detach: bool,
+    /// Seconds until it must be ready
+    #[arg(long, value_name = "S", default_value_t = 120)]
+    pub(crate) patience: u64,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+const DOWN: &str = "\
+Examples:
+  spotmux down
+  spotmux down --yes
+
+What was trained is durable: the next `spotmux up` goes on with it.";
+
+/// Arguments of `spotmux down`.
+#[derive(Debug, Args)]
+#[command(after_help = DOWN)]
+pub(crate) struct DownArgs {
+    #[command(flatten)]
+    pub(crate) consent: Consent,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+/// What to do with certificates.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CaCommand {
+    /// Makes the authority of a cluster, and what its processes on this machine need
+    Init(CaInitArgs),
+    /// Makes a certificate for a node, the coordinator or an operator
+    Issue(CaIssueArgs),
+    /// Makes a one-time token with which a machine joins by itself
+    Token(CaTokenArgs),
+}
+
+const CA_INIT: &str = "\
+Examples:
+  spotmux ca init
+
+What is there is kept: nothing is overwritten. `spotmux up` does this by itself.";
+
+/// Arguments of `spotmux ca init`.
+#[derive(Debug, Args)]
+#[command(after_help = CA_INIT)]
+pub(crate) struct CaInitArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+const CA_ISSUE: &str = "\
+Examples:
+  spotmux ca issue n4
+  spotmux ca issue alice --operator --output alice.pem";
+
+/// Arguments of `spotmux ca issue`.
+#[derive(Debug, Args)]
+#[command(after_help = CA_ISSUE)]
+pub(crate) struct CaIssueArgs {
+    /// Whom it names
+    #[arg(value_name = "NAME")]
+    pub(crate) name: NodeName,
+    /// For a person or program that gives orders, not for a node
+    #[arg(long)]
+    pub(crate) operator: bool,
+    /// File to write [default: NAME.pem in the directory of certificates]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+const CA_TOKEN: &str = "\
+Examples:
+  spotmux ca token n4
+  spotmux ca token alice --operator
+
+The token is shown once, lets one in, and ends after security.token_minutes.";
+
+/// Arguments of `spotmux ca token`.
+#[derive(Debug, Args)]
+#[command(after_help = CA_TOKEN)]
+pub(crate) struct CaTokenArgs {
+    /// Whom it lets in
+    #[arg(value_name = "NAME")]
+    pub(crate) name: NodeName,
+    /// For a person or program that gives orders, not for a node
+    #[arg(long)]
+    pub(crate) operator: bool,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+const DOCTOR: &str = "\
+Examples:
+  spotmux doctor
+  spotmux doctor --json";
+
+/// Arguments of `spotmux doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = DOCTOR)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+/// What to do with settings.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Shows every setting with its value, and where that came from
+    Show(ConfigShowArgs),
+    /// Looks for everything that cannot be
+    Check(ConfigCheckArgs),
+    /// Writes a complete cluster.toml to begin with
+    Init(ConfigInitArgs),
+}
+
+const CONFIG_SHOW: &str = "\
+Examples:
+  spotmux config show
+  spotmux config show --set plan.stages=all --json";
+
+/// Arguments of `spotmux config show`.
+#[derive(Debug, Args)]
+#[command(after_help = CONFIG_SHOW)]
+pub(crate) struct ConfigShowArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+const CONFIG_CHECK: &str = "\
+Examples:
+  spotmux config check
+  spotmux config check --config my/cluster.toml --json";
+
+/// Arguments of `spotmux config check`.
+#[derive(Debug, Args)]
+#[command(after_help = CONFIG_CHECK)]
+pub(crate) struct ConfigCheckArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+const CONFIG_INIT: &str = "\
+Examples:
+  spotmux config init
+  spotmux config init my/cluster.toml";
+
+/// Arguments of `spotmux config init`.
+#[derive(Debug, Args)]
+#[command(after_help = CONFIG_INIT)]
+pub(crate) struct ConfigInitArgs {
+    /// File to write; it must not be there yet
+    #[arg(value_name = "FILE", default_value = "cluster.toml")]
+    pub(crate) file: PathBuf,
+}
+
+const REPL: &str = "\
+Examples:
+  spotmux repl
+  echo 'jobs --all' | spotmux repl
+
+Every line is a command without `spotmux` in front. Also: watch [-n S] COMMAND, source FILE, help, exit.";
+
+/// Arguments of `spotmux repl`.
+#[derive(Debug, Args)]
+#[command(after_help = REPL)]
+pub(crate) struct ReplArgs {
+    #[command(flatten)]
+    pub(crate) consent: Consent,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}

@@ -1,0 +1,38 @@
+//! Words of the command line as values.
+
+use shared::ids::{EventNumber, JobId, JobName};
+use shared::wire::request::JobRef;
+
+/// A job by its id or its name; what looks like an id is one.
+pub(super) fn job(word: &str) -> Result<JobRef, String> {
+    if let Ok(id) = word.parse::<JobId>() {
+        return Ok(JobRef::Id(id));
+    }
+    JobName::new(word)
+        .map(JobRef::Name)
+        .map_err(|error| error.to_string())
+}
+
+/// An event's number, with its letter or without.
+pub(super) fn event(word: &str) -> Result<EventNumber, String> {
+    word.parse()
+        .or_else(|_| format!("n{word}").parse())
+        .map_err(|_| format!("{word:?} is no event number: write it as n120 or 120"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn ids_names_and_numbers() {
+        assert_eq!(job("j12"), Ok(JobRef::Id(JobId(12))));
+        assert_eq!(job("j12x"), Ok(JobRef::Name(JobName::new("j12x").unwrap())));
+        assert!(job("a/b").is_err());
+        assert_eq!(event("n7"), Ok(EventNumber(7)));
+        assert_eq!(event("7"), Ok(EventNumber(7)));
+        assert!(event("seven").is_err());
+    }
+}

@@ -1,0 +1,173 @@
+//! `spotmux ca`: the authority of a cluster, certificates, tokens to join.
+
+use serde_json::json;
+use shared::config::load::Loaded;
+use shared::config::places;
+use shared::net::identity::Role;
+use shared::net::token::TokenStore;
+
+use crate::args::{CaCommand, CaInitArgs, CaIssueArgs, CaTokenArgs};
+use crate::clock;
+use crate::cluster_file;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::render::{Align, Table};
+use crate::security;
+use crate::session::Session;
+
+/// Runs the command.
+pub(crate) fn run(command: &CaCommand, session: &Session<'_>) -> Result<Exit, Failure> {
+    match command {
+        CaCommand::Init(args) => init(args, session),
+        CaCommand::Issue(args) => issue(args, session),
+        CaCommand::Token(args) => token(args, session),
+    }
+}
+
+fn init(args: &CaInitArgs, session: &Session<'_>) -> Result<Exit, Failure> {
+    let output = session.output;
+    let loaded = cluster_file::load(&session.cluster(&args.cluster), session.settings)?;
+    let done = security::ensure(&loaded)?;
+    let mut table = Table::new(&[("file", Align::Left), ("state", Align::Left)]);
+    let mut files = Vec::new();
+    for (path, state) in &done {
+        table.row([path.display().to_string(), state.as_str().to_owned()]);
+        files.push(json!({ "file": path, "state": state.as_str() }));
+    }
+    output.result(
+        &json!({ "cluster": loaded.config.cluster.name, "files": files }),
+        &table.text(),
+    )?;
+    output.next(&[
+        "spotmux up".into(),
+        "spotmux ca token NODE   # for another machine".into(),
+    ]);
+    Ok(Exit::Done)
+}
+
+fn role(operator: bool) -> Role {
+    if operator {
+        Role::Client
+    } else {
+        Role::GpuActor
+    }
+}
+
+fn issue(args: &CaIssueArgs, session: &Session<'_>) -> Result<Exit, Failure> {
+    let output = session.output;
+    let loaded = cluster_file::load(&session.cluster(&args.cluster), session.settings)?;
+    let authority = security::authority(&loaded)?;
+    let member = security::identity(&loaded, role(args.operator), args.name.clone());
+    let path = args.output.clone().unwrap_or_else(|| {
+        let file = match args.operator {
+            true => format!("{}.pem", args.name),
+            false => places::node(&args.name),
+        };
+        security::directory(&loaded).join(file)
+    });
+    if path.exists() {
+        let message = format!(
+            "{} is there already: nothing was overwritten",
+            path.display()
+        );
+        return Err(Failure::new(Exit::BadInput, message));
+    }
+    let made = security::issue(&loaded, &authority, &member, &path)?;
+    let hours = loaded.config.security.certificate_hours;
+    let text = format!("{}: {member}, holds for {hours} hours", path.display());
+    let told =
+        json!({ "file": path, "identity": member.to_string(), "until": made.life.end.seconds() });
+    output.result(&told, &text)?;
+    output.note("the file holds a private key: whoever reads it is that member");
+    Ok(Exit::Done)
+}
+
+fn token(args: &CaTokenArgs, session: &Session<'_>) -> Result<Exit, Failure> {
+    let output = session.output;
+    let loaded = cluster_file::load(&session.cluster(&args.cluster), session.settings)?;
+    let token = made(&loaded, args)?;
+    let minutes = loaded.config.security.token_minutes;
+    let told = json!({ "token": token, "name": args.name, "minutes": minutes });
+    output.result(&told, &token)?;
+    output.note(format!(
+        "lets {} in once, within {minutes} minutes; it is not shown again",
+        args.name
+    ));
+    Ok(Exit::Done)
+}
+
+fn made(loaded: &Loaded, args: &CaTokenArgs) -> Result<String, Failure> {
+    let authority = security::authority(loaded)?;
+    let member = security::identity(loaded, role(args.operator), args.name.clone());
+    let folder = security::directory(loaded).join(places::TOKENS);
+    security::private_folder(&folder)?;
+    let expires = clock::now().plus(loaded.config.security.token_life());
+    let token = TokenStore::new(&folder)
+        .make(&member, authority.fingerprint(), expires)
+        .or_exit(Exit::Internal)?;
+    Ok(token.reveal())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::fs;
+
+    use shared::ids::NodeName;
+    use shared::net::credential::Credential;
+
+    use super::*;
+    use crate::args::ClusterArgs;
+    use crate::desk::Terminal;
+    use crate::render::Output;
+    use crate::settings::Settings;
+
+    #[test]
+    fn certificates_and_tokens_are_made_for_whom_they_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cluster.toml");
+        fs::write(&path, "").unwrap();
+        let cluster = ClusterArgs {
+            config: Some(path),
+            set: Vec::new(),
+        };
+        let output = Output::new(false, true);
+        let settings = Settings::default();
+        let session = Session::new(&settings, &output, &Terminal, ClusterArgs::default());
+        let run = |command: CaCommand| super::run(&command, &session);
+        let issue = |operator, output| {
+            CaCommand::Issue(CaIssueArgs {
+                name: NodeName::new("n4").unwrap(),
+                operator,
+                output,
+                cluster: cluster.clone(),
+            })
+        };
+        assert_eq!(run(issue(false, None)).unwrap_err().exit, Exit::NotFound);
+        let init = CaInitArgs {
+            cluster: cluster.clone(),
+        };
+        run(CaCommand::Init(init)).unwrap();
+        run(issue(false, None)).unwrap();
+        assert!(
+            run(issue(false, None))
+                .unwrap_err()
+                .message()
+                .contains("nothing was overwritten")
+        );
+        let place = folder.path().join("alice.pem");
+        run(issue(true, Some(place.clone()))).unwrap();
+        let identity = Credential::load(&place).unwrap().identity;
+        assert_eq!(identity.to_string(), "spotmux://local/client/n4");
+        let token = CaTokenArgs {
+            name: NodeName::new("n5").unwrap(),
+            operator: false,
+            cluster: cluster.clone(),
+        };
+        let loaded = cluster_file::load(&cluster, &settings).unwrap();
+        let word = made(&loaded, &token).unwrap();
+        let tokens = TokenStore::new(&security::directory(&loaded).join(places::TOKENS));
+        let joined = tokens.redeem(&word.parse().unwrap(), clock::now()).unwrap();
+        assert_eq!(joined.to_string(), "spotmux://local/gpu-actor/n5");
+    }
+}

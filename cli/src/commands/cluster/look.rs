@@ -1,0 +1,272 @@
+//! `spotmux status`, `nodes`, `jobs`, `job`, `events`: looking changes nothing.
+
+use serde_json::{Value, json};
+use shared::life::JobState;
+use shared::wire::request::{JobRef, Reply, Request};
+use shared::wire::view::{JobView, NodeHealth, NodeView};
+
+use crate::args::{EventsArgs, JobArgs, JobsArgs};
+use crate::control::{Flow, unfitting};
+use crate::desk::{Desk, wait};
+use crate::exit::{Exit, Failure};
+use crate::shown::{cluster, events, jobs};
+
+/// Shows the cluster at a glance.
+pub(crate) fn status(desk: &Desk<'_>) -> Result<Exit, Failure> {
+    let status = desk.status()?;
+    desk.output
+        .result(&cluster::told(&status), &cluster::glance(&status))?;
+    let lost = status
+        .nodes
+        .iter()
+        .find(|node| node.health == NodeHealth::Lost);
+    let mut next = vec!["spotmux jobs".to_owned(), "spotmux events -f".to_owned()];
+    if let Some(node) = lost {
+        next.insert(
+            0,
+            format!("spotmux drain {}   # if it does not come back", node.name),
+        );
+    }
+    desk.output.next(&next);
+    Ok(Exit::Done)
+}
+
+/// Lists nodes.
+pub(crate) fn nodes(desk: &Desk<'_>) -> Result<Exit, Failure> {
+    let nodes = all_nodes(desk)?;
+    let told: Vec<Value> = nodes.iter().map(cluster::told_node).collect();
+    desk.output
+        .result(&json!({ "nodes": told }), &cluster::nodes(&nodes))?;
+    Ok(Exit::Done)
+}
+
+/// All nodes.
+pub(crate) fn all_nodes(desk: &Desk<'_>) -> Result<Vec<NodeView>, Failure> {
+    match desk.control.request(&Request::Nodes)? {
+        Reply::Nodes(nodes) => Ok(nodes),
+        other => Err(unfitting(&other)),
+    }
+}
+
+/// All jobs.
+pub(crate) fn all_jobs(desk: &Desk<'_>) -> Result<Vec<JobView>, Failure> {
+    match desk.control.request(&Request::Jobs)? {
+        Reply::Jobs(jobs) => Ok(jobs),
+        other => Err(unfitting(&other)),
+    }
+}
+
+/// Lists jobs.
+pub(crate) fn jobs(args: &JobsArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
+    let mut found = all_jobs(desk)?;
+    let all = found.len();
+    if !args.all {
+        found.retain(|job| !job.state.is_final());
+    }
+    let told: Vec<Value> = found.iter().map(jobs::told).collect();
+    desk.output
+        .result(&json!({ "jobs": told }), &jobs::table(&found, desk.now))?;
+    let ended = all - found.len();
+    if ended > 0 {
+        desk.output
+            .note(format!("{ended} more have ended: spotmux jobs --all"));
+    }
+    Ok(Exit::Done)
+}
+
+/// Shows a job.
+pub(crate) fn job(args: &JobArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
+    let mut job = desk.job(&Request::Job(args.job.clone()))?;
+    let mut exit = Exit::Done;
+    if args.wait {
+        job = ended(desk, job)?;
+        exit = wait::exit_of([&job]);
+    }
+    show(desk, &job)?;
+    Ok(exit)
+}
+
+/// Waits until a job has ended.
+///
+/// # Errors
+/// As [`wait::until`].
+pub(crate) fn ended(desk: &Desk<'_>, job: JobView) -> Result<JobView, Failure> {
+    reached(desk, job, JobState::is_final)
+}
+
+/// Waits until the state of a job is one that is wanted, or final.
+///
+/// # Errors
+/// As [`wait::until`].
+pub(crate) fn reached(
+    desk: &Desk<'_>,
+    job: JobView,
+    wanted: impl Fn(JobState) -> bool,
+) -> Result<JobView, Failure> {
+    let after = wait::newest(desk)?;
+    let request = Request::Job(JobRef::Id(job.id));
+    let mut job = job;
+    wait::until(desk, after, || {
+        job = desk.job(&request)?;
+        Ok(wanted(job.state) || job.state.is_final())
+    })?;
+    Ok(job)
+}
+
+/// Shows a job, and what can be done with it.
+pub(crate) fn show(desk: &Desk<'_>, job: &JobView) -> Result<(), Failure> {
+    desk.output
+        .result(&jobs::told(job), &jobs::facts(job, desk.now))?;
+    let (id, name) = (job.id, &job.name);
+    desk.output.next(&match job.state {
+        JobState::Succeeded | JobState::Cancelled => vec![
+            format!("spotmux fetch {id} {name}"),
+            format!("spotmux sample --job {id} 'Your prompt'"),
+        ],
+        JobState::Failed => vec![format!("spotmux events --job {id}")],
+        JobState::Paused => vec![
+            format!("spotmux resume {id}"),
+            format!("spotmux cancel {id}"),
+        ],
+        _ => vec![
+            format!("spotmux events -f --job {id}"),
+            format!("spotmux job {id} --wait"),
+        ],
+    });
+    Ok(())
+}
+
+/// Tells what happened.
+pub(crate) fn events(args: &EventsArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
+    let request = Request::Events {
+        job: args.job.clone(),
+        after: args.after,
+        follow: args.follow,
+    };
+    let mut exit = Exit::Done;
+    desk.control.stream(&request, &mut |reply| {
+        let batch = match reply {
+            Reply::Events(batch) => batch,
+            Reply::Done => return Ok(Flow::Enough),
+            other => return Err(unfitting(&other)),
+        };
+        for event in &batch {
+            desk.output
+                .result(&events::told(event), &events::line(event))?;
+        }
+        if desk.interrupt.asked() {
+            exit = Exit::Interrupted;
+            return Ok(Flow::Enough);
+        }
+        Ok(Flow::More)
+    })?;
+    Ok(exit)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use shared::ids::{EventNumber, JobId};
+    use shared::wire::request::RefusalCode;
+    use shared::wire::view::Level;
+
+    use super::*;
+    use crate::args::ClusterArgs;
+    use crate::control::scripted::{Scripted, refused};
+    use crate::desk::tests::at;
+    use crate::shown::samples;
+
+    #[test]
+    fn a_wait_ends_with_the_job_and_its_end_is_the_code() {
+        for (state, code) in [
+            (JobState::Succeeded, Exit::Done),
+            (JobState::Failed, Exit::JobEnded),
+        ] {
+            let control = Scripted::new(move |request, before| match request {
+                Request::Job(_) => {
+                    let now = if before < 5 { JobState::Running } else { state };
+                    vec![Reply::Job(Box::new(samples::job(3, "a", now)))]
+                }
+                Request::Events { follow: false, .. } => {
+                    let event = samples::event(7, Level::Info, "step", "");
+                    vec![Reply::Events(vec![event]), Reply::Done]
+                }
+                Request::Events { after, .. } => {
+                    assert_eq!(*after, EventNumber(7));
+                    let event = samples::event(8, Level::Info, "checkpoint", "saved");
+                    vec![
+                        Reply::Events(vec![event]),
+                        Reply::Events(vec![]),
+                        Reply::Events(vec![]),
+                    ]
+                }
+                other => panic!("{other:?}"),
+            });
+            let args = JobArgs {
+                job: JobRef::Id(JobId(3)),
+                wait: true,
+                cluster: ClusterArgs::default(),
+            };
+            let exit = at(&control, None, |desk| job(&args, desk)).unwrap();
+            assert_eq!(exit, code);
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_the_code_of_its_kind() {
+        let kinds = [
+            (RefusalCode::NotFound, 4),
+            (RefusalCode::Invalid, 3),
+            (RefusalCode::Conflict, 8),
+            (RefusalCode::Forbidden, 9),
+            (RefusalCode::Busy, 10),
+            (RefusalCode::NoCapacity, 11),
+            (RefusalCode::Internal, 12),
+        ];
+        for (kind, code) in kinds {
+            let control = Scripted::new(move |_, _| refused(kind, "no job j3"));
+            let failure = at(&control, None, status).unwrap_err();
+            assert_eq!(
+                (failure.exit.code(), failure.message().as_str()),
+                (code, "no job j3")
+            );
+        }
+    }
+
+    #[test]
+    fn another_reply_is_no_answer() {
+        let control = Scripted::new(|_, _| vec![Reply::Done]);
+        for look in [status, nodes] {
+            let failure = at(&control, None, look).unwrap_err();
+            assert_eq!(failure.exit, Exit::Coordinator);
+        }
+    }
+
+    #[test]
+    fn events_are_told_until_they_end() {
+        let control = Scripted::new(|_, _| {
+            let event = samples::event(8, Level::Info, "checkpoint", "saved");
+            vec![Reply::Events(vec![event]), Reply::Done]
+        });
+        let args = EventsArgs {
+            follow: false,
+            job: Some(JobRef::Id(JobId(3))),
+            after: EventNumber(7),
+            cluster: ClusterArgs::default(),
+        };
+        assert_eq!(
+            at(&control, None, |desk| events(&args, desk)).unwrap(),
+            Exit::Done
+        );
+        let asked = control.asked.borrow();
+        assert!(matches!(
+            &asked[..],
+            [Request::Events {
+                after: EventNumber(7),
+                follow: false,
+                ..
+            }]
+        ));
+    }
+}

@@ -1,0 +1,282 @@
+//! `spotmux submit`: the jobs of a file, with the files they name, given to a cluster.
+
+use std::path::Path;
+
+use anyhow::Context;
+use gpu_actor::peft::files;
+use serde_json::{Value, json};
+use shared::job::JobSpec;
+use shared::units::Bytes;
+use shared::wire::request::{FileRef, JobRef, Request, Submission};
+use shared::wire::view::JobView;
+
+use crate::args::SubmitArgs;
+use crate::desk::{Desk, wait};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::render;
+use crate::shown::jobs;
+use crate::store::hash;
+use crate::training::job_file::Jobs;
+
+/// A job with its files, each as it lies here.
+#[derive(Debug)]
+struct Ready {
+    submission: Submission,
+    name: String,
+}
+
+/// Runs the command: nothing is sent before every file of every job was read.
+pub(crate) fn run(args: &SubmitArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
+    let file = Jobs::read(&args.jobs)?;
+    let ready: Vec<Ready> = file
+        .file
+        .jobs
+        .iter()
+        .map(|spec| prepare(spec, &file.folder))
+        .collect::<Result<_, Failure>>()?;
+    let after = if args.wait {
+        wait::newest(desk)?
+    } else {
+        Default::default()
+    };
+    let mut accepted: Vec<JobView> = Vec::new();
+    for job in &ready {
+        let placed = place(job, &file.folder, desk)
+            .map_err(|failure| told(failure, &job.name, &accepted))?;
+        accepted.push(placed);
+    }
+    if args.wait {
+        wait::until(desk, after, || {
+            for job in accepted.iter_mut().filter(|job| !job.state.is_final()) {
+                *job = desk.job(&Request::Job(JobRef::Id(job.id)))?;
+            }
+            Ok(accepted.iter().all(|job| job.state.is_final()))
+        })?;
+    }
+    let listed: Vec<Value> = accepted.iter().map(jobs::told).collect();
+    desk.output.result(
+        &json!({ "jobs": listed }),
+        &jobs::table(&accepted, desk.now),
+    )?;
+    if let Some(first) = accepted.first() {
+        let id = first.id;
+        desk.output.next(&match args.wait {
+            true => vec![
+                format!("spotmux fetch {id} {}", first.name),
+                format!("spotmux sample --job {id} 'Your prompt'"),
+            ],
+            false => vec![
+                "spotmux jobs".into(),
+                format!("spotmux events -f --job {id}"),
+            ],
+        });
+    }
+    Ok(if args.wait {
+        wait::exit_of(&accepted)
+    } else {
+        Exit::Done
+    })
+}
+
+/// Which job it was, and which are accepted all the same.
+fn told(failure: Failure, name: &str, accepted: &[JobView]) -> Failure {
+    let names: Vec<String> = accepted
+        .iter()
+        .map(|job| format!("{} ({})", job.name, job.id))
+        .collect();
+    let failure = Failure {
+        error: failure.error.context(format!("job {name}")),
+        ..failure
+    };
+    match names.is_empty() {
+        true => failure,
+        false => failure.hint(format!("accepted before it: {}", names.join(", "))),
+    }
+}
+
+/// Reads every file that a job names.
+fn prepare(spec: &JobSpec, folder: &Path) -> Result<Ready, Failure> {
+    let mut paths = vec![spec.data.train.clone()];
+    paths.extend(spec.data.eval.clone());
+    if let Some(from) = &spec.init_from {
+        paths.push(format!("{from}/{}", files::CONFIG));
+        let weights = [files::WEIGHTS, files::HUB_WEIGHTS];
+        let there = weights
+            .iter()
+            .find(|name| folder.join(from).join(name).exists());
+        paths.push(format!("{from}/{}", there.unwrap_or(&weights[0])));
+    }
+    let name = spec.name.to_string();
+    let mut files = Vec::new();
+    for path in paths {
+        let (bytes, sha256) = hash::file(&folder.join(&path))
+            .with_context(|| format!("job {name}: cannot read {}", folder.join(&path).display()))
+            .or_exit(Exit::BadInput)?;
+        files.push(FileRef {
+            path,
+            sha256,
+            bytes: Bytes(bytes),
+        });
+    }
+    let spec = serde_json::to_string(spec)
+        .with_context(|| format!("job {name} cannot be written as JSON"))
+        .or_exit(Exit::Internal)?;
+    Ok(Ready {
+        submission: Submission { spec, files },
+        name,
+    })
+}
+
+/// Sends what the cluster lacks, then the job.
+fn place(job: &Ready, folder: &Path, desk: &Desk<'_>) -> Result<JobView, Failure> {
+    for file in &job.submission.files {
+        match desk.done(&Request::HasFile(file.clone())) {
+            Ok(()) => {}
+            Err(refused) if refused.exit == Exit::NotFound => {
+                desk.output.note(format!(
+                    "sending {} ({})",
+                    file.path,
+                    render::bytes(file.bytes.0)
+                ));
+                desk.control.upload(file, &folder.join(&file.path))?;
+            }
+            Err(refused) => return Err(refused),
+        }
+    }
+    desk.job(&Request::Submit(job.submission.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::fs;
+
+    use shared::life::JobState;
+    use shared::wire::request::{RefusalCode, Reply};
+
+    use super::*;
+    use crate::args::ClusterArgs;
+    use crate::control::scripted::{Scripted, refused};
+    use crate::desk::tests::at;
+    use crate::shown::samples;
+
+    const JOBS: &str = "\
+model = 'm'
+[[job]]
+name = 'one'
+adapter = { method = 'ia3' }
+data = { train = 'a.jsonl', eval = 'b.jsonl' }
+[[job]]
+name = 'two'
+adapter = { method = 'ia3' }
+data = { train = 'a.jsonl' }
+init_from = 'old'
+";
+
+    fn folder() -> (tempfile::TempDir, SubmitArgs) {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("jobs.toml", JOBS);
+        write("a.jsonl", "aaa");
+        write("b.jsonl", "bb");
+        write("old/adapter_config.json", "{}");
+        write("old/adapter_model.safetensors", "w");
+        let jobs = folder.path().join("jobs.toml");
+        let args = SubmitArgs {
+            jobs,
+            wait: false,
+            cluster: ClusterArgs::default(),
+        };
+        (folder, args)
+    }
+
+    fn job(number: u64) -> Vec<Reply> {
+        vec![Reply::Job(Box::new(samples::job(
+            number,
+            "one",
+            JobState::Queued,
+        )))]
+    }
+
+    #[test]
+    fn only_what_is_not_there_is_sent_and_each_job_names_its_files() {
+        let (_folder, args) = folder();
+        let control = Scripted::new(|request, _| match request {
+            Request::HasFile(file) if file.path == "b.jsonl" => vec![Reply::Done],
+            Request::HasFile(_) => refused(RefusalCode::NotFound, "no such file"),
+            Request::PutFile(_) => vec![Reply::Done],
+            Request::Submit(_) => job(3),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(
+            at(&control, None, |desk| run(&args, desk)).unwrap(),
+            Exit::Done
+        );
+        let sent: Vec<Vec<u8>> = control
+            .uploaded
+            .borrow()
+            .iter()
+            .map(|sent| sent.1.clone())
+            .collect();
+        assert_eq!(sent, [&b"aaa"[..], b"aaa", b"{}", b"w"]);
+        let asked = control.asked.borrow();
+        let submitted: Vec<&Submission> = asked
+            .iter()
+            .filter_map(|request| match request {
+                Request::Submit(submission) => Some(submission),
+                _ => None,
+            })
+            .collect();
+        let paths = |submission: &Submission| -> Vec<String> {
+            submission
+                .files
+                .iter()
+                .map(|file| file.path.clone())
+                .collect()
+        };
+        assert_eq!(paths(submitted[0]), ["a.jsonl", "b.jsonl"]);
+        let from = [
+            "a.jsonl",
+            "old/adapter_config.json",
+            "old/adapter_model.safetensors",
+        ];
+        assert_eq!(paths(submitted[1]), from);
+        let spec: JobSpec = serde_json::from_str(&submitted[1].spec).unwrap();
+        assert_eq!(spec.name.as_str(), "two");
+    }
+
+    #[test]
+    fn nothing_is_sent_when_a_file_is_absent() {
+        let (folder, args) = folder();
+        fs::remove_file(folder.path().join("old/adapter_model.safetensors")).unwrap();
+        let control = Scripted::new(|request, _| panic!("{request:?}"));
+        let failure = at(&control, None, |desk| run(&args, desk)).unwrap_err();
+        assert_eq!(failure.exit, Exit::NotFound);
+        assert!(
+            failure.message().contains("job two: cannot read"),
+            "{}",
+            failure.message()
+        );
+    }
+
+    #[test]
+    fn a_refused_job_is_named_with_those_before_it() {
+        let (_folder, args) = folder();
+        let control = Scripted::new(|request, _| match request {
+            Request::HasFile(_) => vec![Reply::Done],
+            Request::Submit(submission) if submission.spec.contains("\"two\"") => {
+                refused(RefusalCode::Busy, "64 jobs are the limit")
+            }
+            _ => job(3),
+        });
+        let failure = at(&control, None, |desk| run(&args, desk)).unwrap_err();
+        assert_eq!(failure.exit, Exit::Busy);
+        assert_eq!(failure.message(), "job two: 64 jobs are the limit");
+        assert_eq!(failure.hints, ["accepted before it: one (j3)"]);
+    }
+}

@@ -1,0 +1,216 @@
+//! A coordinator reached over QUIC.
+
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use shared::config::load::Loaded;
+use shared::net::client::{Client, ClientError};
+use shared::net::endpoint::{Endpoint, EndpointSettings};
+use shared::net::fault::{CloseCode, NetError};
+use shared::wire::request::{FileRef, Reply, Request};
+use tokio::runtime::{Builder, Runtime};
+
+use super::{Control, Flow};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::interrupt::Interrupt;
+use crate::security;
+
+/// How long a coordinator may take to answer a greeting.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a wait looks whether the user wants no more of it.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A connection.
+pub(crate) struct Quic {
+    runtime: Runtime,
+    client: Client,
+    interrupt: Interrupt,
+    /// Open as long as the connection.
+    _endpoint: Arc<Endpoint>,
+}
+
+impl Quic {
+    /// Connects as the operator of this machine.
+    ///
+    /// # Errors
+    /// [`Exit::Unreachable`] when nobody answers or the certificate is not believed; [`Exit::NotFound`] when there is
+    /// no certificate.
+    pub(crate) fn connect(loaded: &Loaded, interrupt: &Interrupt) -> Result<Self, Failure> {
+        let credential = security::operator(loaded)?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .context("the system refuses a thread")
+            .or_exit(Exit::Internal)?;
+        let address = from_here(loaded.config.coordinator.listen);
+        let connected = runtime.block_on(async {
+            let settings = EndpointSettings::at(source(address));
+            let endpoint = Arc::new(Endpoint::open(&settings, &credential, false)?);
+            let greeting = Client::connect(&endpoint, address);
+            match tokio::time::timeout(PATIENCE, greeting).await {
+                Ok(client) => {
+                    let client = client?;
+                    Ok((endpoint, client))
+                }
+                Err(_) => Err(NetError::Lost {
+                    reason: format!("nobody answers within {} s", PATIENCE.as_secs()),
+                }),
+            }
+        });
+        let (endpoint, client) = connected.map_err(|error| {
+            let key = "coordinator.listen";
+            let place = loaded.origin(key);
+            let message =
+                format!("cannot reach the coordinator at {address} ({key}, {place}): {error}");
+            Failure::new(exit_of(&error), message)
+                .hint("is it running? spotmux up starts a cluster on this machine; spotmux doctor looks for more")
+        })?;
+        Ok(Self {
+            runtime,
+            client,
+            interrupt: interrupt.clone(),
+            _endpoint: endpoint,
+        })
+    }
+
+    /// Waits for an answer, or until the user wants no more of it.
+    fn wait<T>(&self, answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, Failure> {
+        self.runtime.block_on(async {
+            let mut answer = std::pin::pin!(answer);
+            loop {
+                match tokio::time::timeout(LOOK, &mut answer).await {
+                    Ok(outcome) => return outcome.map_err(told),
+                    Err(_) if self.interrupt.asked() => {
+                        return Err(Failure::new(Exit::Interrupted, "interrupted"));
+                    }
+                    Err(_) => {}
+                }
+            }
+        })
+    }
+}
+
+impl Control for Quic {
+    fn request(&self, request: &Request) -> Result<Reply, Failure> {
+        self.wait(self.client.request(request))
+    }
+
+    fn stream(
+        &self,
+        request: &Request,
+        take: &mut dyn FnMut(Reply) -> Result<Flow, Failure>,
+    ) -> Result<(), Failure> {
+        let mut replies = self.wait(self.client.ask(request))?;
+        while let Some(reply) = self.wait(replies.next())? {
+            if take(reply)? == Flow::Enough {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn upload(&self, file: &FileRef, path: &Path) -> Result<(), Failure> {
+        self.wait(self.client.upload(file, path))
+    }
+
+    fn download(&self, request: &Request, folder: &Path) -> Result<Vec<FileRef>, Failure> {
+        self.wait(self.client.download(request, folder))
+    }
+}
+
+/// An error with its code.
+fn told(error: ClientError) -> Failure {
+    let exit = match &error {
+        ClientError::Refused(refusal) => refusal.code.into(),
+        ClientError::Net(error) => exit_of(error),
+        ClientError::Unfitting { .. } => Exit::Coordinator,
+        ClientError::File { .. } => Exit::BadInput,
+        ClientError::Local { .. } => Exit::Internal,
+    };
+    Failure {
+        exit,
+        error: error.into(),
+        hints: Vec::new(),
+    }
+}
+
+fn exit_of(error: &NetError) -> Exit {
+    match error {
+        NetError::Closed {
+            code: CloseCode::Forbidden,
+            ..
+        } => Exit::Forbidden,
+        NetError::Closed {
+            code: CloseCode::Busy,
+            ..
+        } => Exit::Busy,
+        NetError::Local { .. } | NetError::Tls(_) => Exit::Internal,
+        _ => Exit::Unreachable,
+    }
+}
+
+/// Where a listening address is reached from this machine: one of all addresses is reached on loopback.
+fn from_here(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}
+
+/// The address to send from.
+fn source(target: SocketAddr) -> SocketAddr {
+    let ip = match target.ip() {
+        IpAddr::V4(ip) if ip.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(ip) if ip.is_loopback() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    SocketAddr::new(ip, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn an_address_of_all_is_reached_on_loopback() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        assert_eq!(from_here(at("0.0.0.0:7")), at("127.0.0.1:7"));
+        assert_eq!(from_here(at("[::]:7")), at("[::1]:7"));
+        assert_eq!(from_here(at("10.0.0.1:7")), at("10.0.0.1:7"));
+        assert_eq!(source(at("127.0.0.1:7")), at("127.0.0.1:0"));
+        assert_eq!(source(at("10.0.0.1:7")), at("0.0.0.0:0"));
+    }
+
+    #[test]
+    fn nobody_there_is_unreachable() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cluster.toml");
+        // A port that was just free.
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        drop(socket);
+        std::fs::write(&path, format!("[coordinator]\nlisten = '{address}'\n")).unwrap();
+        let loaded = shared::config::load::load(&path, [], &[]).unwrap();
+        let interrupt = Interrupt::default();
+        let absent = Quic::connect(&loaded, &interrupt).map(drop).unwrap_err();
+        assert_eq!(absent.exit, Exit::NotFound);
+        security::ensure(&loaded).unwrap();
+        let failure = Quic::connect(&loaded, &interrupt).map(drop).unwrap_err();
+        assert_eq!(failure.exit, Exit::Unreachable);
+        assert!(
+            failure.message().contains("cluster.toml:2"),
+            "{}",
+            failure.message()
+        );
+    }
+}

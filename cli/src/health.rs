@@ -1,0 +1,106 @@
+//! What would keep a cluster from working, looked for one by one.
+
+mod checks;
+
+use serde::Serialize;
+use shared::config::load::Loaded;
+
+use crate::control::Control;
+use crate::settings::Settings;
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    /// As it should be.
+    Ok,
+    /// It works, and will not for ever or not well.
+    Warn,
+    /// It keeps the cluster from working.
+    Fail,
+}
+
+impl Verdict {
+    /// In a word.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "FAIL",
+        }
+    }
+}
+
+/// One check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Check {
+    /// What was looked at.
+    pub(crate) what: &'static str,
+    /// How it came out.
+    pub(crate) verdict: Verdict,
+    /// What was found.
+    pub(crate) found: String,
+    /// What to do; empty when there is nothing to do.
+    pub(crate) remedy: String,
+}
+
+impl Check {
+    fn ok(what: &'static str, found: impl Into<String>) -> Self {
+        Self::new(what, Verdict::Ok, found, "")
+    }
+
+    fn warn(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::new(what, Verdict::Warn, found, remedy)
+    }
+
+    fn fail(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::new(what, Verdict::Fail, found, remedy)
+    }
+
+    fn new(
+        what: &'static str,
+        verdict: Verdict,
+        found: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            what,
+            verdict,
+            found: found.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+/// What must hold before a cluster is started here.
+pub(crate) fn before_start(loaded: &Loaded, settings: &Settings) -> Vec<Check> {
+    let mut found = checks::ports(loaded);
+    found.extend(checks::model(loaded, settings));
+    found.push(checks::store(loaded));
+    found
+}
+
+/// Everything; with a coordinator that answers, what it says too.
+pub(crate) fn all(
+    loaded: &Loaded,
+    settings: &Settings,
+    control: Option<&dyn Control>,
+) -> Vec<Check> {
+    let mut found = match control {
+        Some(control) => vec![checks::reached(control)],
+        None => checks::ports(loaded),
+    };
+    found.extend(checks::certificates(loaded));
+    found.extend(checks::model(loaded, settings));
+    found.push(checks::store(loaded));
+    found
+}
+
+/// The worst of them.
+pub(crate) fn worst(checks: &[Check]) -> Verdict {
+    checks
+        .iter()
+        .map(|check| check.verdict)
+        .max()
+        .unwrap_or(Verdict::Ok)
+}

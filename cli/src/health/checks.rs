@@ -1,0 +1,403 @@
+//! The checks.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+
+use shared::config::check::ModelFacts;
+use shared::config::load::Loaded;
+use shared::net::credential::Credential;
+use shared::units::{Bytes, Micros};
+use shared::wire::request::{Reply, Request};
+
+use super::Check;
+use crate::backbone;
+use crate::clock;
+use crate::control::Control;
+use crate::machine;
+use crate::security;
+use crate::settings::Settings;
+use crate::shown;
+use crate::store::Store;
+
+/// Clocks that differ by less do not matter.
+const SKEW: Micros = Micros::of_millis(2_000);
+/// Certificates are not believed when clocks differ by more.
+const MOST_SKEW: Micros = Micros::of_millis(5 * 60 * 1000);
+
+/// Whether every address can be had.
+pub(super) fn ports(loaded: &Loaded) -> Vec<Check> {
+    let config = &loaded.config;
+    let mut found = vec![port(
+        "coordinator.listen",
+        loaded,
+        udp(config.coordinator.listen),
+    )];
+    if config.telemetry.metrics {
+        found.push(port(
+            "coordinator.metrics",
+            loaded,
+            tcp(config.coordinator.metrics),
+        ));
+    }
+    for (index, node) in config.nodes().iter().enumerate() {
+        found.push(port(
+            &format!("node[{index}].listen"),
+            loaded,
+            udp(node.listen),
+        ));
+    }
+    found
+}
+
+fn udp(address: SocketAddr) -> (SocketAddr, &'static str, std::io::Result<()>) {
+    (address, "UDP", UdpSocket::bind(address).map(drop))
+}
+
+fn tcp(address: SocketAddr) -> (SocketAddr, &'static str, std::io::Result<()>) {
+    (address, "TCP", TcpListener::bind(address).map(drop))
+}
+
+fn port(
+    key: &str,
+    loaded: &Loaded,
+    (address, kind, bound): (SocketAddr, &str, std::io::Result<()>),
+) -> Check {
+    let place = loaded.origin(key);
+    match bound {
+        Ok(()) => Check::ok("port", format!("{address} ({kind}) is free for {key}")),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Check::fail(
+            "port",
+            format!("{address} ({kind}) of {key} is in use"),
+            format!(
+                "end what has it (a cluster that is up: spotmux down), or change {key} ({place})"
+            ),
+        ),
+        Err(error) => Check::fail(
+            "port",
+            format!("{address} ({kind}) of {key} cannot be had: {error}"),
+            format!("is it an address of this machine? change {key} ({place})"),
+        ),
+    }
+}
+
+/// Whether the coordinator answers, and what time it has.
+pub(super) fn reached(control: &dyn Control) -> Check {
+    let before = clock::now();
+    let status = control.request(&Request::Status);
+    let now = clock::now();
+    match status {
+        Ok(Reply::Cluster(cluster)) => skew(cluster.clock, before, now),
+        Ok(_) => Check::fail(
+            "coordinator",
+            "it answers something else than was asked",
+            "compare spotmux --version on both machines",
+        ),
+        Err(failure) => Check::fail(
+            "coordinator",
+            failure.message(),
+            "look at its log, in the state folder of its machine",
+        ),
+    }
+}
+
+/// How far clocks are apart, at least, when the other was read between two readings of ours.
+fn skew(other: Micros, before: Micros, now: Micros) -> Check {
+    let apart = Micros(other.since(now).0.max(before.since(other).0));
+    let text = format!(
+        "it answers, and its clock is {} from ours",
+        shown::span(apart)
+    );
+    let remedy = "set both clocks, by NTP";
+    if apart > MOST_SKEW {
+        Check::fail("coordinator", text, remedy)
+    } else if apart > SKEW {
+        Check::warn("coordinator", text, remedy)
+    } else {
+        Check::ok("coordinator", text)
+    }
+}
+
+/// Whether every certificate is there and holds.
+pub(super) fn certificates(loaded: &Loaded) -> Vec<Check> {
+    const WHAT: &str = "certificate";
+    let directory = security::directory(loaded);
+    if !directory.exists() {
+        return vec![Check::warn(
+            WHAT,
+            format!("{} is absent", directory.display()),
+            "spotmux up makes certificates at its first start; so does spotmux ca init",
+        )];
+    }
+    let authority = security::authority(loaded);
+    let mut found = vec![match &authority {
+        Ok(authority) => Check::ok(
+            WHAT,
+            format!("authority of cluster {}", authority.cluster()),
+        ),
+        Err(failure) => Check::warn(
+            WHAT,
+            failure.message(),
+            "needed only where certificates are made",
+        ),
+    }];
+    let now = clock::now();
+    for (member, path) in security::members(loaded) {
+        let shown = path.display();
+        let again = if authority.is_ok() {
+            "spotmux ca init makes it anew"
+        } else {
+            "ask the operator of the cluster for spotmux ca issue or spotmux ca token"
+        };
+        found.push(match Credential::load(&path) {
+            Ok(held) if held.identity != member => Check::fail(
+                WHAT,
+                format!("{shown} is of {}, not of {member}", held.identity),
+                again,
+            ),
+            Ok(held) => life(
+                &shown.to_string(),
+                held.life.start,
+                held.renewal(),
+                held.life.end,
+                now,
+                again,
+            ),
+            Err(_) if !path.exists() => Check::warn(WHAT, format!("{shown} is absent"), again),
+            Err(error) => Check::fail(WHAT, format!("{shown}: {error}"), again),
+        });
+    }
+    found
+}
+
+fn life(
+    path: &str,
+    start: Micros,
+    renewal: Micros,
+    end: Micros,
+    now: Micros,
+    again: &str,
+) -> Check {
+    const WHAT: &str = "certificate";
+    if now < start {
+        let text = format!("{path} holds only in {}", shown::span(start.since(now)));
+        Check::fail(WHAT, text, "the clock of this machine is behind: set it")
+    } else if now >= end {
+        let text = format!("{path} expired {} ago", shown::span(now.since(end)));
+        Check::fail(WHAT, text, again)
+    } else if now >= renewal {
+        let text = format!("{path} expires in {}", shown::span(end.since(now)));
+        Check::warn(WHAT, text, again)
+    } else {
+        Check::ok(
+            WHAT,
+            format!("{path} holds for {}", shown::span(end.since(now))),
+        )
+    }
+}
+
+/// Whether the backbone is there, whole, and fits.
+pub(super) fn model(loaded: &Loaded, settings: &Settings) -> Vec<Check> {
+    const WHAT: &str = "model";
+    let section = &loaded.config.model;
+    let opened = Store::new(settings).and_then(|store| {
+        // What was fetched is compared with the hashes it was fetched with.
+        store.resolve(&section.path, &loaded.folder)?;
+        let cpu = backbone::cpu(Some(1))?;
+        backbone::model(&store, &section.path, &loaded.folder, section.format, &cpu)
+    });
+    let model = match opened {
+        Ok(model) => model,
+        Err(failure) => {
+            let remedy = failure.hints.first().cloned().unwrap_or_default();
+            let place = loaded.origin("model.path");
+            return vec![Check::fail(
+                WHAT,
+                format!("{} (model.path, {place})", failure.message()),
+                remedy,
+            )];
+        }
+    };
+    let facts = ModelFacts {
+        layers: model.shape.layers as u64,
+        bytes: model
+            .matrices()
+            .map(|weight| weight.byte_len() as u64)
+            .sum(),
+    };
+    let mut found = vec![Check::ok(
+        WHAT,
+        format!(
+            "{}: {} layers, {}",
+            section.path,
+            facts.layers,
+            Bytes(facts.bytes)
+        ),
+    )];
+    let problems = loaded.problems_with(facts);
+    found.extend(
+        problems
+            .into_iter()
+            .map(|problem| Check::fail("plan", problem.to_string(), "see there")),
+    );
+    found.push(memory(loaded));
+    found
+}
+
+fn memory(loaded: &Loaded) -> Check {
+    const WHAT: &str = "memory";
+    let offered: u64 = loaded.config.nodes().iter().map(|node| node.memory.0).sum();
+    let Some(available) = machine::available() else {
+        return Check::warn(
+            WHAT,
+            "the system does not say how much is free",
+            "look yourself",
+        );
+    };
+    let text = format!(
+        "nodes of this file offer {}, {} are available ({})",
+        Bytes(offered),
+        Bytes(available.bytes),
+        available.bound
+    );
+    if offered > available.bytes {
+        let remedy =
+            "lower memory_mib, or run some nodes elsewhere; they take it only as jobs need it";
+        Check::warn(WHAT, text, remedy)
+    } else {
+        Check::ok(WHAT, text)
+    }
+}
+
+/// Whether artifacts can be written.
+pub(super) fn store(loaded: &Loaded) -> Check {
+    const WHAT: &str = "store";
+    let (url, place) = (&loaded.config.store.url, loaded.origin("store.url"));
+    if let Some((scheme, _)) = url.split_once("://")
+        && scheme != "file"
+    {
+        let text = format!("{url} is not tried from here");
+        return Check::warn(WHAT, text, "the coordinator tries it at its start");
+    }
+    let folder = loaded.path_of(url.strip_prefix("file://").unwrap_or(url));
+    // What is not there yet is made by the cluster: its nearest folder must allow that.
+    let there = folder
+        .ancestors()
+        .find(|path| path.is_dir() || path.as_os_str().is_empty());
+    let there = match there {
+        Some(path) if path.as_os_str().is_empty() => std::path::Path::new("."),
+        Some(path) => path,
+        None => &folder,
+    };
+    let tried = tempfile::Builder::new()
+        .prefix(".spotmux-")
+        .tempfile_in(there);
+    match tried.and_then(|file| fs::write(file.path(), b"probe")) {
+        Ok(()) => Check::ok(WHAT, format!("{} can be written", folder.display())),
+        Err(error) => Check::fail(
+            WHAT,
+            format!("{} cannot be written: {error}", folder.display()),
+            format!(
+                "change store.url ({place}), or the rights of {}",
+                there.display()
+            ),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use shared::config::places;
+
+    use super::super::{Verdict, worst};
+    use super::*;
+
+    fn loaded(folder: &std::path::Path, text: &str) -> Loaded {
+        let path = folder.join("cluster.toml");
+        fs::write(&path, text).unwrap();
+        shared::config::load::load(&path, [], &[]).unwrap()
+    }
+
+    #[test]
+    fn a_port_in_use_is_found_with_its_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let text = format!(
+            "[coordinator]\nlisten = '{address}'\nmetrics = '127.0.0.1:0'\n[telemetry]\nmetrics = false\n"
+        );
+        let loaded = loaded(folder.path(), &text);
+        let found = ports(&loaded);
+        assert_eq!(worst(&found), Verdict::Fail);
+        assert!(
+            found[0].found.contains("coordinator.listen is in use"),
+            "{found:?}"
+        );
+        assert!(found[0].remedy.contains("cluster.toml:2"), "{found:?}");
+        drop(taken);
+        assert_eq!(worst(&ports(&loaded)), Verdict::Ok);
+    }
+
+    #[test]
+    fn clocks_are_compared_within_the_time_of_the_answer() {
+        let at = |seconds: u64| Micros(seconds * 1_000_000);
+        let verdict = |other| skew(other, at(1000), at(1001)).verdict;
+        assert_eq!(verdict(at(1000)), Verdict::Ok);
+        assert_eq!(verdict(at(1002)), Verdict::Ok);
+        assert_eq!(verdict(at(990)), Verdict::Warn);
+        assert_eq!(verdict(at(1010)), Verdict::Warn);
+        assert_eq!(verdict(at(600)), Verdict::Fail);
+        assert_eq!(verdict(at(1400)), Verdict::Fail);
+    }
+
+    #[test]
+    fn certificates_are_absent_sound_near_their_end_or_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let loaded = loaded(folder.path(), "");
+        assert_eq!(worst(&certificates(&loaded)), Verdict::Warn);
+        security::ensure(&loaded).unwrap();
+        assert_eq!(worst(&certificates(&loaded)), Verdict::Ok);
+        fs::write(
+            security::directory(&loaded).join(places::OPERATOR),
+            "nonsense",
+        )
+        .unwrap();
+        assert_eq!(worst(&certificates(&loaded)), Verdict::Fail);
+        let verdict = |now| life("a", Micros(10), Micros(20), Micros(30), Micros(now), "").verdict;
+        assert_eq!(
+            [9, 10, 19].map(verdict),
+            [Verdict::Fail, Verdict::Ok, Verdict::Ok]
+        );
+        assert_eq!(
+            [20, 29, 30].map(verdict),
+            [Verdict::Warn, Verdict::Warn, Verdict::Fail]
+        );
+    }
+
+    #[test]
+    fn a_store_is_tried_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().display();
+        let verdict =
+            |url: &str| store(&loaded(folder.path(), &format!("[store]\nurl = '{url}'\n"))).verdict;
+        assert_eq!(verdict("not/there/yet"), Verdict::Ok);
+        assert_eq!(verdict(&format!("{path}/deep")), Verdict::Ok);
+        assert_eq!(verdict("s3://bucket/a"), Verdict::Warn);
+        assert_eq!(verdict("/proc/nowhere"), Verdict::Fail);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_absent_model_fails_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            models: Some(folder.path().join("cache")),
+            ..Settings::default()
+        };
+        let found = model(&loaded(folder.path(), ""), &settings);
+        assert_eq!(found[0].verdict, Verdict::Fail);
+        assert!(found[0].remedy.contains("spotmux model pull"), "{found:?}");
+    }
+}

@@ -1,0 +1,13 @@
+//! A cluster of processes on this machine.
+//!
+//! | room | one line |
+//! | --- | --- |
+//! | [`watch`] | what is done when a process ends, is ready, or shall end: pure |
+//! | [`family`] | the processes themselves: started, heard, ended |
+//! | [`state`] | who runs, in files: locks, process ids, logs |
+//! | [`process`] | one process of the system |
+
+pub(crate) mod family;
+pub(crate) mod process;
+pub(crate) mod state;
+pub(crate) mod watch;

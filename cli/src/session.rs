@@ -1,0 +1,165 @@
+//! What commands of one process share: settings, who reads, the connection to a cluster.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::args::{ClusterArgs, Command};
+use crate::clock;
+use crate::cluster_file;
+use crate::commands;
+use crate::control::Control;
+use crate::control::quic::Quic;
+use crate::desk::{Asker, Desk};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::render::Output;
+use crate::settings::Settings;
+
+/// A connection that is kept while it works.
+type Held = Option<(ClusterArgs, Rc<Quic>)>;
+
+/// What commands share.
+pub(crate) struct Session<'a> {
+    /// What the environment says.
+    pub(crate) settings: &'a Settings,
+    /// Who reads.
+    pub(crate) output: &'a Output,
+    /// Who is asked.
+    pub(crate) asker: &'a dyn Asker,
+    /// The cluster of commands that name none.
+    own: ClusterArgs,
+    held: RefCell<Held>,
+}
+
+impl<'a> Session<'a> {
+    /// One whose commands mean this cluster where they name none.
+    pub(crate) fn new(
+        settings: &'a Settings,
+        output: &'a Output,
+        asker: &'a dyn Asker,
+        own: ClusterArgs,
+    ) -> Self {
+        Self {
+            settings,
+            output,
+            asker,
+            own,
+            held: RefCell::default(),
+        }
+    }
+
+    /// The same with another reader of results; the connection stays.
+    pub(crate) fn showing<T>(&self, output: &Output, work: impl FnOnce(&Session<'_>) -> T) -> T {
+        let other = Session {
+            settings: self.settings,
+            output,
+            asker: self.asker,
+            own: self.own.clone(),
+            held: RefCell::new(self.held.take()),
+        };
+        let outcome = work(&other);
+        self.held.replace(other.held.take());
+        outcome
+    }
+
+    /// The cluster that arguments name, or the session's.
+    pub(crate) fn cluster(&self, named: &ClusterArgs) -> ClusterArgs {
+        let mut cluster = self.own.clone();
+        if named.config.is_some() {
+            cluster = named.clone();
+        } else {
+            cluster.set.extend(named.set.iter().cloned());
+        }
+        cluster
+    }
+
+    /// A connection to the cluster that arguments name.
+    ///
+    /// # Errors
+    /// As [`cluster_file::load`] and [`Quic::connect`].
+    pub(crate) fn connect(&self, named: &ClusterArgs) -> Result<Rc<Quic>, Failure> {
+        let cluster = self.cluster(named);
+        if let Some((held, quic)) = &*self.held.borrow()
+            && *held == cluster
+        {
+            return Ok(Rc::clone(quic));
+        }
+        let loaded = cluster_file::load(&cluster, self.settings)?;
+        let quic = Rc::new(Quic::connect(&loaded, &Interrupt::listen()?)?);
+        *self.held.borrow_mut() = Some((cluster, Rc::clone(&quic)));
+        Ok(quic)
+    }
+
+    /// Does something with a cluster.
+    ///
+    /// # Errors
+    /// As [`Self::connect`], and what it says.
+    pub(crate) fn with_cluster(
+        &self,
+        named: &ClusterArgs,
+        work: impl FnOnce(&Desk<'_>) -> Result<Exit, Failure>,
+    ) -> Result<Exit, Failure> {
+        let interrupt = Interrupt::listen()?;
+        interrupt.silently();
+        let control = self.connect(named)?;
+        let outcome = work(&Desk {
+            control: &*control as &dyn Control,
+            output: self.output,
+            asker: self.asker,
+            interrupt: &interrupt,
+            now: clock::now(),
+        });
+        if matches!(&outcome, Err(failure) if failure.exit == Exit::Unreachable) {
+            // The next command tries anew.
+            *self.held.borrow_mut() = None;
+        }
+        outcome
+    }
+
+    /// Runs a command.
+    ///
+    /// # Errors
+    /// What it says.
+    pub(crate) fn run(&self, command: &Command) -> Result<Exit, Failure> {
+        use commands::cluster::{fetch, jobs, look, nodes, sample, submit, trace};
+        match command {
+            Command::Status(args) => self.with_cluster(&args.cluster, look::status),
+            Command::Nodes(args) => self.with_cluster(&args.cluster, look::nodes),
+            Command::Jobs(args) => self.with_cluster(&args.cluster, |desk| look::jobs(args, desk)),
+            Command::Job(args) => self.with_cluster(&args.cluster, |desk| look::job(args, desk)),
+            Command::Events(args) => {
+                self.with_cluster(&args.cluster, |desk| look::events(args, desk))
+            }
+            Command::Submit(args) => {
+                self.with_cluster(&args.cluster, |desk| submit::run(args, desk))
+            }
+            Command::Cancel(args) => {
+                self.with_cluster(&args.cluster, |desk| jobs::cancel(args, desk))
+            }
+            Command::Pause(args) => {
+                self.with_cluster(&args.cluster, |desk| jobs::pause(args, desk))
+            }
+            Command::Resume(args) => {
+                self.with_cluster(&args.cluster, |desk| jobs::resume(args, desk))
+            }
+            Command::Drain(args) => {
+                self.with_cluster(&args.cluster, |desk| nodes::drain(args, desk))
+            }
+            Command::Migrate(args) => {
+                self.with_cluster(&args.cluster, |desk| nodes::migrate(args, desk))
+            }
+            Command::Sample(args) => {
+                self.with_cluster(&args.cluster, |desk| sample::run(args, desk))
+            }
+            Command::Trace(args) => self.with_cluster(&args.cluster, |desk| trace::run(args, desk)),
+            Command::Fetch(args) => self.with_cluster(&args.cluster, |desk| fetch::run(args, desk)),
+            Command::Up(args) => commands::up::run(args, self),
+            Command::Down(args) => commands::down::run(args, self),
+            Command::Doctor(args) => commands::doctor::run(args, self),
+            Command::Ca(command) => commands::ca::run(command, self),
+            Command::Config(command) => commands::settings::run(command, self),
+            Command::Repl(args) => commands::repl::run(args, self),
+            alone => commands::alone(alone, self.settings, self.output),
+        }
+    }
+}

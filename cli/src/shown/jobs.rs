@@ -1,0 +1,160 @@
+//! Jobs.
+
+use serde_json::{Value, json};
+use shared::units::Micros;
+use shared::wire::view::JobView;
+
+use super::{inner, span, value};
+use crate::render::{self, Align, Table};
+use crate::training::report::arrow;
+
+/// Jobs as a table.
+pub(crate) fn table(jobs: &[JobView], now: Micros) -> String {
+    let (l, r) = (Align::Left, Align::Right);
+    let mut table = Table::new(&[
+        ("id", l),
+        ("job", l),
+        ("method", l),
+        ("state", l),
+        ("steps", r),
+        ("loss", r),
+        ("held-out", r),
+        ("place", l),
+        ("age", r),
+    ]);
+    for job in jobs {
+        table.row([
+            job.id.to_string(),
+            job.name.to_string(),
+            job.method.clone(),
+            job.state.to_string(),
+            format!("{}/{}", job.step, job.total_steps),
+            arrow([job.first_loss, job.last_loss]),
+            held_out(job),
+            place(job),
+            span(now.since(job.submitted)),
+        ]);
+    }
+    table.text()
+}
+
+fn held_out(job: &JobView) -> String {
+    let Some((last, at)) = job.last_eval else {
+        return "-".into();
+    };
+    let change = arrow([job.first_eval, Some(last)]);
+    if at == job.step {
+        change
+    } else {
+        format!("{change} at step {at}")
+    }
+}
+
+fn place(job: &JobView) -> String {
+    match (job.replica, job.queue_position) {
+        (Some(replica), _) => format!("replica {replica}"),
+        (None, Some(before)) => format!("{before} before it"),
+        (None, None) => "-".into(),
+    }
+}
+
+/// A job as facts.
+pub(crate) fn facts(job: &JobView, now: Micros) -> String {
+    let ago = |at: Micros| format!("{} ago", span(now.since(at)));
+    let mut pairs = vec![
+        ("job", format!("{} ({})", job.name, job.id)),
+        ("method", job.method.clone()),
+        ("state", job.state.to_string()),
+    ];
+    if let Some(reason) = &job.reason {
+        let class = value(&reason.class);
+        let class = class.as_str().unwrap_or_default().replace('_', " ");
+        pairs.push(("reason", format!("{} ({class})", reason.message)));
+    }
+    pairs.push((
+        "steps",
+        format!(
+            "{} of {}, {} durable",
+            job.step, job.total_steps, job.durable_step
+        ),
+    ));
+    pairs.push(("tokens", render::count(job.tokens)));
+    pairs.push(("loss", arrow([job.first_loss, job.last_loss])));
+    pairs.push(("held-out", held_out(job)));
+    if let Some(rate) = job.learning_rate {
+        pairs.push(("learning rate", format!("{rate:.3e}")));
+    }
+    pairs.push(("place", place(job)));
+    if job.recoveries > 0 {
+        pairs.push(("recoveries", job.recoveries.to_string()));
+    }
+    pairs.push(("submitted", ago(job.submitted)));
+    if let Some(started) = job.started {
+        pairs.push(("started", ago(started)));
+    }
+    if let Some(ended) = job.ended {
+        let took = ended.since(job.started.unwrap_or(job.submitted));
+        pairs.push(("ended", format!("{}, after {}", ago(ended), span(took))));
+    }
+    pairs.push(("trace", job.trace.clone()));
+    render::facts(&pairs)
+}
+
+/// A job for programs.
+pub(crate) fn told(job: &JobView) -> Value {
+    let mut told = value(job);
+    told["id"] = json!(job.id.to_string());
+    told["spec"] = inner(&job.spec);
+    let eval = job.last_eval;
+    told["last_eval"] = json!(eval.map(|(loss, _)| loss));
+    told["last_eval_step"] = json!(eval.map(|(_, step)| step));
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use shared::life::{JobState, Reason, ReasonClass};
+
+    use super::*;
+    use crate::shown::samples;
+
+    const NOW: Micros = Micros(100_000_000);
+
+    #[test]
+    fn a_table_tells_where_each_job_is() {
+        let mut running = samples::job(3, "support", JobState::Running);
+        (running.step, running.last_eval) = (40, Some((1.25, 20)));
+        let mut queued = samples::job(4, "style", JobState::Queued);
+        (queued.replica, queued.queue_position) = (None, Some(2));
+        let text = table(&[running, queued], NOW);
+        let expected = "\
+id  job      method    state    steps          loss                 held-out  place         age
+j3  support  LoRA r=8  running  40/100  2.00 -> 1.50  2.25 -> 1.25 at step 20  replica 0    90 s
+j4  style    LoRA r=8  queued    0/100  2.00 -> 1.50                        -  2 before it  90 s
+";
+        assert_eq!(text, expected, "{text}");
+    }
+
+    #[test]
+    fn a_job_tells_why() {
+        let mut job = samples::job(3, "support", JobState::Failed);
+        job.reason = Some(Reason {
+            class: ReasonClass::NoCapacity,
+            message: "no node has 4 GiB".into(),
+        });
+        job.ended = Some(Micros(95_000_000));
+        let text = facts(&job, NOW);
+        assert!(
+            text.contains("reason     no node has 4 GiB (no capacity)"),
+            "{text}"
+        );
+        assert!(text.contains("ended      5.0 s ago, after 65 s"), "{text}");
+        let told = told(&job);
+        assert_eq!(told["id"], "j3");
+        assert_eq!(told["spec"]["seed"], 42);
+        assert_eq!(told["last_eval"], Value::Null);
+        assert_eq!(told["state"], "failed");
+    }
+}
