@@ -129,7 +129,7 @@ pub struct Duty {
 }
 
 impl Duty {
-    /// A node that holds nothing. `hello` says what it is; term and holding in it are filled in.
+    /// A node that holds nothing. `hello` says what it is; term, holding and the first notice in it are filled in.
     #[must_use]
     pub fn new(hello: Hello) -> Self {
         Self {
@@ -238,6 +238,7 @@ impl Duty {
         let hello = Hello {
             term: self.term,
             held,
+            unheard: self.waiting.front().map_or(self.next, |(number, _)| *number),
             ..self.hello.clone()
         };
         effects.push(Effect::Tell(Notice::Hello(hello)));
@@ -452,6 +453,7 @@ impl Duty {
     }
 
     /// Keeps of each job's steps only the newest, in place of which the others may be forgotten: it bears the sums.
+    /// What is left gets new numbers, so that none is missing; what was heard before and comes again changes nothing.
     fn forget_steps(&mut self) {
         let mut newest: BTreeMap<JobId, u64> = BTreeMap::new();
         for (number, notice) in &self.waiting {
@@ -462,6 +464,13 @@ impl Duty {
         self.waiting.retain(|(number, notice)| {
             step_of(notice).is_none_or(|job| newest.get(&job) == Some(number))
         });
+        for (own, notice) in &mut self.waiting {
+            *own = self.next;
+            self.next += 1;
+            if let Notice::Job { number, .. } = notice {
+                *number = *own;
+            }
+        }
     }
 }
 

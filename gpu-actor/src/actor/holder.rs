@@ -26,8 +26,8 @@ use crate::model::Model;
 use crate::pipeline::Place;
 use crate::replica::error::{ReplicaError, Side};
 use crate::replica::follower::Follower;
-use crate::replica::lead::{Lead, LeadSettings};
-use crate::replica::seat::{Ports, Seat};
+use crate::replica::lead::Lead;
+use crate::replica::seat::{LeadSettings, Ports, Seat};
 
 /// What a holder is told.
 #[derive(Debug)]
@@ -159,7 +159,7 @@ impl Holder {
         };
         let stop = Arc::new(AtomicBool::new(false));
         let name = thread::Builder::new().name(format!("stage {}", post.stage));
-        let (report, cpu) = (Arc::clone(&self.report), settings.cpu.clone());
+        let (epoch, report, cpu) = (post.epoch, Arc::clone(&self.report), settings.cpu.clone());
         let stopped = Arc::clone(&stop);
         let (commands, thread) = if post.stage == 0 {
             let (commands, inbox) = channel();

@@ -113,6 +113,7 @@ pub fn run(
         device: format!("cpu {}", settings.cpu.isa()),
         term: shared::ids::Term(0),
         held: None,
+        unheard: 1,
         clock: (settings.clock)(),
     };
     let hall = Arc::new(Hall::default());

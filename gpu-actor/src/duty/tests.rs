@@ -36,6 +36,7 @@ fn duty() -> Duty {
         device: "cpu".into(),
         term: Term(0),
         held: None,
+        unheard: 1,
         clock: Micros(0),
     })
 }

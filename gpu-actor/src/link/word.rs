@@ -355,12 +355,12 @@ mod tests {
                 problem: "a".into(),
             },
         ];
-        let config = bincode::config::standard();
+        let limits = Limits::default();
         let mut names = std::collections::BTreeSet::new();
         for word in words {
-            let bytes = bincode::serde::encode_to_vec(&word, config).unwrap();
-            let (read, length) = bincode::serde::decode_from_slice(&bytes, config).unwrap();
-            assert_eq!((&word, bytes.len()), (&read, length));
+            let bytes = codec::frame(&word, &limits).unwrap();
+            let read: Word = codec::message(&bytes[codec::HEAD..], &limits).unwrap();
+            assert_eq!(word, read);
             names.insert(word.name());
         }
         assert_eq!(names.len(), 14);

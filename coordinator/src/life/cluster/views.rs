@@ -25,6 +25,7 @@ impl Coordinator {
             jobs: self.book.ledger.count(),
             nodes: self.node_views(),
             uptime: self.now.steady.since(self.members.began()),
+            clock: self.now.wall,
             tokens_per_second: self.members.speed(self.now.steady),
         }
     }
