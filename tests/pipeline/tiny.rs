@@ -13,9 +13,13 @@ pub(crate) const LAYERS: usize = 5;
 
 /// The files of such a model.
 pub(crate) fn folder(family: Family, tied: bool) -> (tempfile::TempDir, PathBuf) {
+    of_layers(family, tied, LAYERS)
+}
+
+fn of_layers(family: Family, tied: bool, layers: usize) -> (tempfile::TempDir, PathBuf) {
     let spec = TinySpec {
         hidden: 32,
-        layers: LAYERS,
+        layers,
         heads: 4,
         kv_heads: 2,
         head_dim: 8,
@@ -32,7 +36,15 @@ pub(crate) fn folder(family: Family, tied: bool) -> (tempfile::TempDir, PathBuf)
 
 /// A model of a family with the embedding for a head, or a head of its own.
 pub(crate) fn model(family: Family, tied: bool) -> Arc<Model> {
-    let (_folder, path) = folder(family, tied);
+    opened(folder(family, tied))
+}
+
+/// A model of so many layers.
+pub(crate) fn deep(layers: usize) -> Arc<Model> {
+    opened(of_layers(Family::Llama, true, layers))
+}
+
+fn opened((_folder, path): (tempfile::TempDir, PathBuf)) -> Arc<Model> {
     // The file may go: what is mapped stays.
     let options = OpenOptions::new(Cpu::new(1).unwrap());
     Arc::new(Model::open(&path, &options).unwrap())

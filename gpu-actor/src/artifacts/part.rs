@@ -55,6 +55,9 @@ pub enum PartError {
         /// What shows it.
         reason: String,
     },
+    /// Parts are of different optimizers.
+    #[error("the part of layers {0:?} has no second moments, another has")]
+    Moments(Range<usize>),
     /// Parts leave layers out or have some twice.
     #[error("parts of layers {found:?} do not make up {layers} layers")]
     Uncovered {
@@ -166,7 +169,8 @@ pub fn cut(layout: &Layout, span: Range<usize>, parts: &[Part]) -> Result<Part, 
             layers: span.end,
         });
     }
-    let both = parts.iter().all(|part| !part.optimizer.second.is_empty());
+    // A part may have no values at all: that of a stage where the method has no site.
+    let both = parts.iter().any(|part| !part.optimizer.second.is_empty());
     let mut values = vec![0.0; layout.len];
     let mut first = vec![0.0; layout.len];
     let mut second = vec![0.0; if both { layout.len } else { 0 }];
@@ -175,6 +179,9 @@ pub fn cut(layout: &Layout, span: Range<usize>, parts: &[Part]) -> Result<Part, 
         slice.join(&part.values, &mut values);
         slice.join(&part.optimizer.first, &mut first);
         if both {
+            if part.optimizer.second.len() != slice.len {
+                return Err(PartError::Moments(part.layers.clone()));
+            }
             slice.join(&part.optimizer.second, &mut second);
         }
     }

@@ -124,24 +124,21 @@ impl Council {
         let standing = self.open.remove(&matter);
         let known = standing.is_some();
         let standing = standing.unwrap_or_else(none);
-        match self.next(standing, heard) {
-            Ok((standing, acts)) => {
-                self.open
-                    .extend(standing.map(|standing| (matter, standing)));
-                Ok(acts)
+        if !self.is_due(&standing, &heard) {
+            let (heard, state) = (name(&heard), standing.name());
+            if known {
+                self.open.insert(matter, standing);
             }
-            Err((standing, heard)) => {
-                let state = standing.name();
-                if known {
-                    self.open.insert(matter, standing);
-                }
-                Err(Undue {
-                    matter,
-                    heard,
-                    state,
-                })
-            }
+            return Err(Undue {
+                matter,
+                heard,
+                state,
+            });
         }
+        let (standing, acts) = self.next(standing, heard);
+        self.open
+            .extend(standing.map(|standing| (matter, standing)));
+        Ok(acts)
     }
 
     /// How the oldest matter stands, if one is open.
@@ -151,37 +148,40 @@ impl Council {
         Some((*matter, standing.name()))
     }
 
-    #[expect(
-        clippy::type_complexity,
-        reason = "a standing and acts, or a standing and a name"
-    )]
-    fn next(
-        &self,
-        standing: Standing,
-        heard: Heard,
-    ) -> Result<(Option<Standing>, Vec<Act>), (Standing, &'static str)> {
+    fn is_due(&self, standing: &Standing, heard: &Heard) -> bool {
         let (first, last) = (self.place.stage == 0, self.place.is_last());
         match (standing, heard) {
-            (Standing::Open { own: None, behind }, Heard::Own(report)) => {
-                Ok(self.gather(Some(report), behind))
+            (Standing::Open { own, .. }, Heard::Own(_)) => own.is_none(),
+            (Standing::Open { behind, .. }, Heard::Behind(_)) => behind.is_none() && !last,
+            (Standing::Reported, Heard::Agreement(..)) => !first,
+            (Standing::Trying(..), Heard::Settled(_)) | (Standing::Voted, Heard::Verdict(_)) => {
+                true
             }
-            (Standing::Open { own, behind: None }, Heard::Behind(report)) if !last => {
-                Ok(self.gather(own, Some(report)))
+            _ => false,
+        }
+    }
+
+    /// Where a matter stands after what was heard, which was due; none: it is closed.
+    fn next(&self, standing: Standing, heard: Heard) -> (Option<Standing>, Vec<Act>) {
+        match (standing, heard) {
+            (Standing::Open { behind, .. }, Heard::Own(report)) => {
+                self.gather(Some(report), behind)
             }
-            (Standing::Reported, Heard::Agreement(agreement, votes)) if !first => {
+            (Standing::Open { own, .. }, Heard::Behind(report)) => self.gather(own, Some(report)),
+            (_, Heard::Agreement(agreement, votes)) => {
                 let acts = vec![Act::Settle(agreement.clone())];
-                Ok((Some(Standing::Trying(agreement, votes)), acts))
+                (Some(Standing::Trying(agreement, votes)), acts)
             }
             (Standing::Trying(agreement, votes), Heard::Settled(vote)) => {
                 let votes = agreement::first(votes, vote);
-                if !last {
-                    let acts = vec![Act::Agreement(agreement, votes)];
-                    return Ok((Some(Standing::Voted), acts));
+                if self.place.is_last() {
+                    return (None, self.close(votes));
                 }
-                Ok((None, self.close(votes)))
+                let acts = vec![Act::Agreement(agreement, votes)];
+                (Some(Standing::Voted), acts)
             }
-            (Standing::Voted, Heard::Verdict(verdict)) => Ok((None, self.close(verdict))),
-            (standing, heard) => Err((standing, name(&heard))),
+            (_, Heard::Verdict(verdict)) => (None, self.close(verdict)),
+            (standing, _) => (Some(standing), Vec::new()),
         }
     }
 

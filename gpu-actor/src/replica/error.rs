@@ -30,8 +30,8 @@ pub enum Lacking {
     Answer(Slot),
     /// That states are stored: job and step of each.
     Stored(Vec<(String, u64)>),
-    /// One or both of two, which may depend on each other.
-    Both(Box<[Lacking; 2]>),
+    /// Two things, one of which may depend on the other.
+    Both(Box<[Self; 2]>),
 }
 
 impl fmt::Display for Lacking {

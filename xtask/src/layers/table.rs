@@ -168,6 +168,7 @@ pub const PURE: &[&str] = &[
     "gpu-actor/src/train/run.rs",
     "gpu-actor/src/train/seal.rs",
     "gpu-actor/src/train/session.rs",
+    "gpu-actor/src/train/session",
     "gpu-actor/src/train/tally.rs",
 ];
 

@@ -132,6 +132,13 @@ impl Station {
 
     /// A job goes, if it is here: one that was refused may not be.
     pub(in super::super) fn detach(&mut self, slot: Slot) -> Result<(), ReplicaError> {
+        // Its last step was agreed on, but the device may not have come to it.
+        while self.pipeline.complete().any(|step| step.0 == slot) {
+            let Some(work) = self.next.take() else {
+                return Err(self.misfit("detach", "a step of the job is open"));
+            };
+            self.compute(work)?;
+        }
         if self.tenants.remove(&slot).is_some() {
             self.stage.detach(slot);
             self.tell(Event::Detached(slot))?;

@@ -15,7 +15,6 @@ use crate::sample::choice::Sampling;
 use crate::stage::cache::KeyValueCache;
 use crate::stage::outcome::JobOutcome;
 use crate::stage::relay::Passed;
-use crate::train::tally::Tally;
 
 impl Station {
     /// Does what the device is given, and tells that it is done.
@@ -96,8 +95,7 @@ impl Station {
     /// The last stage must know whether a step's loss is a number.
     fn tally(&mut self, batch: &Batch, outcomes: &[JobOutcome]) {
         for (job, outcome) in batch.jobs.iter().zip(outcomes) {
-            let tally = self.tallies.entry((job.slot, job.step));
-            let tally = tally.or_insert_with(Tally::default);
+            let tally = self.tallies.entry((job.slot, job.step)).or_default();
             tally.add(job.first_block, job.last, outcome.clone());
         }
     }
