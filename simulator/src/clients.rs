@@ -114,6 +114,12 @@ impl World {
         self.queue.after(ASK_AGAIN, Happening::Client(client));
     }
 
+    /// Whether the client closed the stream of a question since, because another was answered.
+    pub(crate) fn is_withdrawn(&self, handle: Handle) -> bool {
+        let asked = self.handles.get(&handle.0);
+        asked.is_some_and(|(client, left)| self.clients[*client].asks.len() != *left)
+    }
+
     /// An answer; it may be lost, and so may the question have been.
     pub(crate) fn answered(&mut self, handle: Handle, reply: Reply) {
         let Some((client, left)) = self.handles.remove(&handle.0) else {
