@@ -83,7 +83,7 @@ impl World {
                 asks.push((at, Ask::Cancel));
             }
             asks.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
-            let steps = self.dice.between(1, 40);
+            let steps = self.dice.between(1, 250);
             let sick = self.dice.percent(10).then(|| self.dice.below(steps));
             let name = JobName::new(format!("job-{number}")).expect("a name");
             self.clients.push(Client {

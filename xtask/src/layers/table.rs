@@ -142,6 +142,7 @@ pub const PURE: &[&str] = &[
     "shared/src",
     "kernels/src",
     "data/src",
+    "coordinator/src",
     "gpu-actor/src/batch.rs",
     "gpu-actor/src/link.rs",
     "gpu-actor/src/peft",
@@ -155,6 +156,7 @@ pub const PURE: &[&str] = &[
     "gpu-actor/src/train/progress.rs",
     "gpu-actor/src/train/session.rs",
     "gpu-actor/src/train/tally.rs",
+    "simulator/src",
 ];
 
 /// Files and folders inside pure folders that are shell, each with the reason.
@@ -167,6 +169,14 @@ pub const SHELL: &[(&str, &str)] = &[
     (
         "gpu-actor/src/peft/files.rs",
         "writes and reads adapter folders",
+    ),
+    (
+        "coordinator/src/store/sqlite.rs",
+        "keeps the journal in a file, by the database's clock",
+    ),
+    (
+        "simulator/src/main.rs",
+        "takes seeds from the command line and prints what came of them",
     ),
 ];
 
