@@ -10,7 +10,7 @@
 //! | DU-3 | a numbered notice is told again after every reconnection until it is heard, in the order of its number |
 //! | DU-4 | nothing that the device did for a plan that is no longer held is told |
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shared::ids::{JobId, NodeName, PlanEpoch, Term};
 use shared::plan::Replica;
@@ -122,8 +122,12 @@ pub struct Duty {
     held: Option<(Post, Standing)>,
     /// What was opened for, and whether it is.
     open: Option<(PlanEpoch, bool)>,
-    /// Steps taken of the jobs of the post held.
+    /// Steps taken of the jobs of the post held; one that ended stays until its end is heard.
     jobs: BTreeMap<JobId, u64>,
+    /// Numbers of the notices that told the end of a job.
+    ends: BTreeMap<u64, JobId>,
+    /// Jobs that halt, or are about to.
+    paused: BTreeSet<JobId>,
     waiting: VecDeque<(u64, Notice)>,
     next: u64,
 }
@@ -139,6 +143,8 @@ impl Duty {
             held: None,
             open: None,
             jobs: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            paused: BTreeSet::new(),
             waiting: VecDeque::new(),
             next: 1,
         }
@@ -234,6 +240,7 @@ impl Duty {
             stage: post.stage,
             linked: *standing == Standing::Linked,
             jobs: self.jobs.iter().map(|(&job, &step)| (job, step)).collect(),
+            paused: self.paused.iter().copied().collect(),
         });
         let hello = Hello {
             term: self.term,
@@ -244,6 +251,12 @@ impl Duty {
         effects.push(Effect::Tell(Notice::Hello(hello)));
         let waiting = self.waiting.iter().map(|(_, notice)| notice.clone());
         effects.extend(waiting.map(Effect::Tell));
+    }
+
+    fn forget_jobs(&mut self) {
+        self.jobs.clear();
+        self.ends.clear();
+        self.paused.clear();
     }
 
     fn tell(&self, notice: Notice, effects: &mut Vec<Effect>) {
@@ -275,9 +288,22 @@ impl Duty {
                 self.if_leading(epoch, "undrain", effects, |_| Effect::Undrain);
             }
             Order::Admit { epoch, jobs } => {
+                if self.leads(epoch) {
+                    let halted = jobs.iter().filter(|order| order.paused);
+                    self.paused.extend(halted.map(|order| order.job));
+                }
                 self.if_leading(epoch, "admit", effects, |_| Effect::Admit(jobs));
             }
             Order::Act { epoch, job, action } => {
+                match action {
+                    _ if !self.leads(epoch) => {}
+                    JobAction::Pause => {
+                        self.paused.insert(job);
+                    }
+                    JobAction::Resume | JobAction::Cancel => {
+                        self.paused.remove(&job);
+                    }
+                }
                 self.if_leading(epoch, "act", effects, |_| Effect::Act(job, action));
             }
             Order::Sample { epoch, sample } => {
@@ -296,6 +322,11 @@ impl Duty {
                     .is_some_and(|(number, _)| *number <= notice)
                 {
                     self.waiting.pop_front();
+                }
+                let later = self.ends.split_off(&(notice + 1));
+                for (_, job) in std::mem::replace(&mut self.ends, later) {
+                    self.jobs.remove(&job);
+                    self.paused.remove(&job);
                 }
             }
             Order::Trace { number, job, step } => {
@@ -346,7 +377,7 @@ impl Duty {
         }
         let post = self.post(epoch, replica, stage);
         self.open = None;
-        self.jobs.clear();
+        self.forget_jobs();
         self.held = Some((post.clone(), Standing::Taking));
         effects.push(Effect::Take(post));
     }
@@ -357,7 +388,7 @@ impl Duty {
         }
         if self.epoch().is_some_and(|held| held <= epoch) {
             self.held = None;
-            self.jobs.clear();
+            self.forget_jobs();
         }
         if self.held.is_none() && self.open.is_none() {
             effects.push(Effect::LetGo);
@@ -432,7 +463,7 @@ impl Duty {
                 self.jobs.insert(job, *step);
             }
             JobNotice::Refused(_) | JobNotice::Exported { .. } | JobNotice::Cancelled { .. } => {
-                self.jobs.remove(&job);
+                self.ends.insert(self.next, job);
             }
             _ => {}
         }
@@ -465,6 +496,9 @@ impl Duty {
             step_of(notice).is_none_or(|job| newest.get(&job) == Some(number))
         });
         for (own, notice) in &mut self.waiting {
+            if let Some(job) = self.ends.remove(own) {
+                self.ends.insert(self.next, job);
+            }
             *own = self.next;
             self.next += 1;
             if let Notice::Job { number, .. } = notice {

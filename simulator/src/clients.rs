@@ -83,7 +83,7 @@ impl World {
                 asks.push((at, Ask::Cancel));
             }
             asks.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
-            let steps = self.dice.between(1, 40);
+            let steps = self.dice.between(1, 250);
             let sick = self.dice.percent(10).then(|| self.dice.below(steps));
             let name = JobName::new(format!("job-{number}")).expect("a name");
             self.clients.push(Client {
@@ -112,6 +112,12 @@ impl World {
             self.handles.insert(handle, (client, left));
         }
         self.queue.after(ASK_AGAIN, Happening::Client(client));
+    }
+
+    /// Whether the client closed the stream of a question since, because another was answered.
+    pub(crate) fn is_withdrawn(&self, handle: Handle) -> bool {
+        let asked = self.handles.get(&handle.0);
+        asked.is_some_and(|(client, left)| self.clients[*client].asks.len() != *left)
     }
 
     /// An answer; it may be lost, and so may the question have been.

@@ -79,6 +79,16 @@ impl Lead {
         trained.chain(other).collect()
     }
 
+    pub(crate) fn paused(&self) -> Vec<JobId> {
+        let trained = self
+            .jobs
+            .iter()
+            .filter(|(_, train)| train.paused)
+            .map(|(job, _)| *job);
+        let loading = self.loading.iter().filter(|(_, (order, _))| order.paused);
+        trained.chain(loading.map(|(job, _)| *job)).collect()
+    }
+
     pub(crate) fn heard(&mut self, number: u64) {
         self.ended.retain(|_, last| *last > number);
     }
@@ -337,6 +347,7 @@ impl World {
             };
             batches.push(MicroBatch {
                 number: lead.batches,
+                trains: true,
                 bytes: 10,
                 shares: members.iter().map(share).collect(),
             });

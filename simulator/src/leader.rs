@@ -88,6 +88,11 @@ impl World {
     }
 
     pub(crate) fn to_leader(&mut self, instance: usize, input: Input) {
+        if let Input::Asked { handle, .. } = &input
+            && self.is_withdrawn(*handle)
+        {
+            return;
+        }
         let now = self.wall();
         let tick = matches!(input, Input::Tick);
         let Some((machine, lease)) = self.instances[instance].machine.as_mut() else {

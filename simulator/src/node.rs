@@ -114,6 +114,7 @@ impl Post {
             stage: self.stage,
             linked: self.is_linked(),
             jobs: self.lead.as_ref().map(Lead::held).unwrap_or_default(),
+            paused: self.lead.as_ref().map(Lead::paused).unwrap_or_default(),
         }
     }
 }

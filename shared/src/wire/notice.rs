@@ -23,6 +23,8 @@ pub struct Held {
     pub linked: bool,
     /// On a first stage: the jobs, each with its steps taken. One that ended here stays until its end is heard.
     pub jobs: Vec<(JobId, u64)>,
+    /// Those of them that were told to halt, or are about to.
+    pub paused: Vec<JobId>,
 }
 
 /// A node introduces itself, on every connection.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use shared::ids::{JobId, NodeName, PlanEpoch};
 use shared::life::{JobState, Reason};
-use shared::wire::notice::JobNotice;
+use shared::wire::notice::{Held, JobNotice};
 use shared::wire::order::{JobAction, JobOrder, Order};
 
 use super::Coordinator;
@@ -85,8 +85,10 @@ impl Coordinator {
     }
 
     /// Sets right what a first stage trains, given what it says it does.
-    pub(super) fn reconcile(&mut self, replica: u32, held: &[(JobId, u64)]) {
-        let here: BTreeSet<JobId> = held.iter().map(|(job, _)| *job).collect();
+    pub(super) fn reconcile(&mut self, replica: u32, held: Option<&Held>) {
+        let jobs = held.iter().flat_map(|held| &held.jobs);
+        let here: BTreeSet<JobId> = jobs.map(|(job, _)| *job).collect();
+        let halted = |job: &JobId| held.is_some_and(|held| held.paused.contains(job));
         let ours = self.book.ledger.on(replica);
         let missing: Vec<JobId> = ours
             .iter()
@@ -104,8 +106,9 @@ impl Coordinator {
             let known = here.contains(&job);
             let action = match state {
                 JobState::Cancelling => Some(JobAction::Cancel),
-                JobState::Paused if known => Some(JobAction::Pause),
-                JobState::Provisioning if known => Some(JobAction::Resume),
+                JobState::Paused if known && !halted(&job) => Some(JobAction::Pause),
+                JobState::Paused => None,
+                _ if halted(&job) => Some(JobAction::Resume),
                 _ => None,
             };
             if let Some(action) = action {

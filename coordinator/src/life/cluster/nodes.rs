@@ -169,8 +169,7 @@ impl Coordinator {
             self.send(node, Order::Undrain { epoch: since });
         }
         if stage == 0 && !settles {
-            let jobs = held.map(|held| held.jobs.clone()).unwrap_or_default();
-            self.reconcile(replica, &jobs);
+            self.reconcile(replica, held);
         }
     }
 
@@ -222,8 +221,7 @@ impl Coordinator {
                     .filter(|_| attaching);
                 let held = lead.and_then(|lead| lead.hello.held.clone());
                 // Who leads says on its own hello what it trains; after a move it trains nothing yet.
-                let jobs = held.map(|held| held.jobs).unwrap_or_default();
-                self.reconcile(replica, &jobs);
+                self.reconcile(replica, held.as_ref());
             }
         }
     }

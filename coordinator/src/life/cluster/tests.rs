@@ -139,6 +139,7 @@ fn a_restart_that_finds_everything_as_it_was_only_acknowledges() {
             stage,
             linked: true,
             jobs,
+            paused: Vec::new(),
         })
     };
     desk.come("a", 1, held(0, vec![(job, 1)]));
@@ -245,6 +246,7 @@ fn what_a_lead_missed_while_it_was_away_is_told_when_it_is_back() {
         stage: 0,
         linked: true,
         jobs: vec![(job, 1)],
+        paused: Vec::new(),
     };
     desk.come("a", 1, Some(held));
     let orders = desk.orders("a");
@@ -262,6 +264,41 @@ fn what_a_lead_missed_while_it_was_away_is_told_when_it_is_back() {
         orders.iter().any(pause) && orders.iter().any(admit),
         "{orders:?}"
     );
+}
+
+#[test]
+fn a_lost_resume_is_told_again_even_when_older_steps_come_late() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    desk.come("a", 1, None);
+    desk.settle(&["a"]);
+    let job = desk.train("one", "a");
+    desk.job("a", job, desk::step(1));
+    desk.ask(Request::Pause(by_name("one")));
+    desk.ask(Request::Resume(by_name("one")));
+    desk.orders("a");
+    desk.job("a", job, desk::step(2));
+    assert_eq!(desk.state(job), JobState::Running);
+    desk.leave("a");
+    let held = Held {
+        epoch: PlanEpoch(1),
+        replica: 0,
+        stage: 0,
+        linked: true,
+        jobs: vec![(job, 2)],
+        paused: vec![job],
+    };
+    desk.come("a", 1, Some(held));
+    let orders = desk.orders("a");
+    let resume = |o: &Order| {
+        matches!(
+            o,
+            Order::Act {
+                action: JobAction::Resume,
+                ..
+            }
+        )
+    };
+    assert!(orders.iter().any(resume), "{orders:?}");
 }
 
 #[test]
