@@ -85,7 +85,9 @@ impl<'a> Session<'a> {
             return Ok(Rc::clone(quic));
         }
         let loaded = cluster_file::load(&cluster, self.settings)?;
-        let quic = Rc::new(Quic::connect(&loaded, &Interrupt::listen()?)?);
+        let interrupt = Interrupt::listen()?;
+        interrupt.silently();
+        let quic = Rc::new(Quic::connect(&loaded, &interrupt)?);
         *self.held.borrow_mut() = Some((cluster, Rc::clone(&quic)));
         Ok(quic)
     }
@@ -99,9 +101,9 @@ impl<'a> Session<'a> {
         named: &ClusterArgs,
         work: impl FnOnce(&Desk<'_>) -> Result<Exit, Failure>,
     ) -> Result<Exit, Failure> {
+        let control = self.connect(named)?;
         let interrupt = Interrupt::listen()?;
         interrupt.silently();
-        let control = self.connect(named)?;
         let outcome = work(&Desk {
             control: &*control as &dyn Control,
             output: self.output,

@@ -17,6 +17,7 @@ pub mod layer;
 #[cfg(feature = "config")]
 pub mod load;
 pub mod places;
+mod plan;
 pub mod schema;
 
 use std::fmt;

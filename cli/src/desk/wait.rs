@@ -1,7 +1,7 @@
 //! Waiting for the cluster to come to something: by its events, not by the clock.
 
 use shared::ids::EventNumber;
-use shared::wire::request::{Reply, Request};
+use shared::wire::request::{JobRef, Reply, Request};
 use shared::wire::view::{EventView, JobView};
 
 use super::Desk;
@@ -58,21 +58,44 @@ fn tells(event: &EventView) -> bool {
 /// # Errors
 /// As a request.
 pub(crate) fn newest(desk: &Desk<'_>) -> Result<EventNumber, Failure> {
-    let mut last = EventNumber::default();
-    let request = Request::Events {
-        job: None,
-        after: last,
-        follow: false,
-    };
-    desk.control.stream(&request, &mut |reply| {
-        match reply {
-            Reply::Events(batch) => last = batch.last().map_or(last, |event| event.number),
-            Reply::Done => {}
-            other => return Err(unfitting(&other)),
+    so_far(desk, None, EventNumber::default(), &mut |_| Ok(()))
+}
+
+/// Hands on all events there are after a number, of all jobs or of one; gives the number of the last one. Answers are
+/// bounded, so it asks until there is no more.
+///
+/// # Errors
+/// As a request, and what `take` says.
+pub(crate) fn so_far(
+    desk: &Desk<'_>,
+    job: Option<&JobRef>,
+    after: EventNumber,
+    take: &mut dyn FnMut(&EventView) -> Result<(), Failure>,
+) -> Result<EventNumber, Failure> {
+    let mut last = after;
+    loop {
+        let before = last;
+        let request = Request::Events {
+            job: job.cloned(),
+            after: before,
+            follow: false,
+        };
+        desk.control.stream(&request, &mut |reply| {
+            let batch = match reply {
+                Reply::Events(batch) => batch,
+                Reply::Done => return Ok(Flow::Enough),
+                other => return Err(unfitting(&other)),
+            };
+            for event in &batch {
+                take(event)?;
+                last = last.max(event.number);
+            }
+            Ok(Flow::More)
+        })?;
+        if last == before {
+            return Ok(last);
         }
-        Ok(Flow::More)
-    })?;
-    Ok(last)
+    }
 }
 
 /// The code of jobs that have ended.

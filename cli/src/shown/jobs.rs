@@ -107,6 +107,14 @@ pub(crate) fn told(job: &JobView) -> Value {
     told["spec"] = inner(&job.spec);
     let eval = job.last_eval;
     told["last_eval"] = json!(eval.map(|(loss, _)| loss));
+    let times = [
+        ("submitted", Some(job.submitted)),
+        ("started", job.started),
+        ("ended", job.ended),
+    ];
+    for (name, at) in times {
+        told[name] = json!(at.map(Micros::seconds));
+    }
     told["last_eval_step"] = json!(eval.map(|(_, step)| step));
     told
 }
@@ -156,5 +164,9 @@ j4  style    LoRA r=8  queued    0/100  2.00 -> 1.50                        -  2
         assert_eq!(told["spec"]["seed"], 42);
         assert_eq!(told["last_eval"], Value::Null);
         assert_eq!(told["state"], "failed");
+        assert_eq!(
+            (&told["submitted"], &told["ended"]),
+            (&json!(10.0), &json!(95.0))
+        );
     }
 }

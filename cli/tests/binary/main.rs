@@ -12,6 +12,7 @@ mod inputs;
 mod killed;
 mod merged;
 mod modules;
+mod operator;
 mod pull;
 mod resume;
 mod samples;

@@ -109,6 +109,7 @@ impl Sandbox {
             .env("HF_ENDPOINT", "http://127.0.0.1:9")
             .env("SPOTMUX_PYTHON", self.path("no-python"))
             .env_remove("SPOTMUX_LOG")
+            .env_remove("SPOTMUX_CONFIG")
             .env_remove("HF_TOKEN");
         command
     }

@@ -145,6 +145,9 @@ pub const PURE: &[&str] = &[
     "gpu-actor/src/artifacts/manifest.rs",
     "gpu-actor/src/artifacts/part.rs",
     "coordinator/src",
+    "cli/src/local/watch.rs",
+    "cli/src/repl/words.rs",
+    "cli/src/timeline.rs",
     "gpu-actor/src/batch.rs",
     "gpu-actor/src/duty.rs",
     "gpu-actor/src/duty",
@@ -196,11 +199,26 @@ pub const SHELL: &[(&str, &str)] = &[
     ),
     (
         "shared/src/artifact.rs",
+        "puts and gets files of a folder or a bucket",
+    ),
+    (
         "shared/src/net",
         "speaks with other processes; keeps keys and tokens in files",
+    ),
+    (
         "shared/src/net.rs",
+        "speaks with other processes; keeps keys and tokens in files",
+    ),
+    (
+        "coordinator/src/actor",
+        "sockets, threads and the database around the machine",
+    ),
+    ("coordinator/src/actor.rs", "lists the shell"),
+    (
         "coordinator/src/store/sqlite.rs",
         "keeps the journal in a file, by the database's clock",
+    ),
+    (
         "simulator/src/main.rs",
         "takes seeds from the command line and prints what came of them",
     ),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use shared::life::JobState;
 use shared::wire::request::{JobRef, Reply, Request};
-use shared::wire::view::{JobView, NodeHealth, NodeView};
+use shared::wire::view::{EventView, JobView, NodeHealth, NodeView};
 
 use crate::args::{EventsArgs, JobArgs, JobsArgs};
 use crate::control::{Flow, unfitting};
@@ -138,10 +138,21 @@ pub(crate) fn show(desk: &Desk<'_>, job: &JobView) -> Result<(), Failure> {
 
 /// Tells what happened.
 pub(crate) fn events(args: &EventsArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
+    let show = |event: &EventView| -> Result<(), Failure> {
+        Ok(desk
+            .output
+            .result(&events::told(event), &events::line(event))?)
+    };
+    if !args.follow {
+        wait::so_far(desk, args.job.as_ref(), args.after, &mut |event| {
+            show(event)
+        })?;
+        return Ok(Exit::Done);
+    }
     let request = Request::Events {
         job: args.job.clone(),
         after: args.after,
-        follow: args.follow,
+        follow: true,
     };
     let mut exit = Exit::Done;
     desk.control.stream(&request, &mut |reply| {
@@ -150,10 +161,7 @@ pub(crate) fn events(args: &EventsArgs, desk: &Desk<'_>) -> Result<Exit, Failure
             Reply::Done => return Ok(Flow::Enough),
             other => return Err(unfitting(&other)),
         };
-        for event in &batch {
-            desk.output
-                .result(&events::told(event), &events::line(event))?;
-        }
+        batch.iter().try_for_each(show)?;
         if desk.interrupt.asked() {
             exit = Exit::Interrupted;
             return Ok(Flow::Enough);
@@ -185,9 +193,14 @@ mod tests {
         ] {
             let control = Scripted::new(move |request, before| match request {
                 Request::Job(_) => {
-                    let now = if before < 5 { JobState::Running } else { state };
+                    let now = if before < 6 { JobState::Running } else { state };
                     vec![Reply::Job(Box::new(samples::job(3, "a", now)))]
                 }
+                Request::Events {
+                    follow: false,
+                    after,
+                    ..
+                } if after.0 == 7 => vec![Reply::Done],
                 Request::Events { follow: false, .. } => {
                     let event = samples::event(7, Level::Info, "step", "");
                     vec![Reply::Events(vec![event]), Reply::Done]
@@ -245,7 +258,13 @@ mod tests {
 
     #[test]
     fn events_are_told_until_they_end() {
-        let control = Scripted::new(|_, _| {
+        let control = Scripted::new(|request, _| {
+            let Request::Events { after, .. } = request else {
+                panic!("{request:?}")
+            };
+            if after.0 == 8 {
+                return vec![Reply::Events(vec![]), Reply::Done];
+            }
             let event = samples::event(8, Level::Info, "checkpoint", "saved");
             vec![Reply::Events(vec![event]), Reply::Done]
         });
@@ -260,13 +279,17 @@ mod tests {
             Exit::Done
         );
         let asked = control.asked.borrow();
-        assert!(matches!(
-            &asked[..],
-            [Request::Events {
-                after: EventNumber(7),
-                follow: false,
-                ..
-            }]
-        ));
+        let after: Vec<u64> = asked
+            .iter()
+            .filter_map(|request| match request {
+                Request::Events {
+                    after,
+                    follow: false,
+                    ..
+                } => Some(after.0),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(after, [7, 8]);
     }
 }

@@ -1,0 +1,93 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use shared::config::places;
+
+use super::super::{Verdict, worst};
+use super::*;
+
+fn loaded(folder: &std::path::Path, text: &str) -> Loaded {
+    let path = folder.join("cluster.toml");
+    fs::write(&path, text).unwrap();
+    shared::config::load::load(&path, [], &[]).unwrap()
+}
+
+#[test]
+fn a_port_in_use_is_found_with_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let text = format!(
+        "[coordinator]\nlisten = '{address}'\nmetrics = '127.0.0.1:0'\n[telemetry]\nmetrics = false\n"
+    );
+    let loaded = loaded(folder.path(), &text);
+    let found = ports(&loaded);
+    assert_eq!(worst(&found), Verdict::Fail);
+    assert!(
+        found[0].found.contains("coordinator.listen is in use"),
+        "{found:?}"
+    );
+    assert!(found[0].remedy.contains("cluster.toml:2"), "{found:?}");
+    drop(taken);
+    assert_eq!(worst(&ports(&loaded)), Verdict::Ok);
+}
+
+#[test]
+fn clocks_are_compared_within_the_time_of_the_answer() {
+    let at = |seconds: u64| Micros(seconds * 1_000_000);
+    let verdict = |other| skew(other, at(1000), at(1001)).verdict;
+    assert_eq!(verdict(at(1000)), Verdict::Ok);
+    assert_eq!(verdict(at(1002)), Verdict::Ok);
+    assert_eq!(verdict(at(990)), Verdict::Warn);
+    assert_eq!(verdict(at(1010)), Verdict::Warn);
+    assert_eq!(verdict(at(600)), Verdict::Fail);
+    assert_eq!(verdict(at(1400)), Verdict::Fail);
+}
+
+#[test]
+fn certificates_are_absent_sound_near_their_end_or_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let loaded = loaded(folder.path(), "");
+    assert_eq!(worst(&certificates(&loaded)), Verdict::Warn);
+    security::ensure(&loaded).unwrap();
+    assert_eq!(worst(&certificates(&loaded)), Verdict::Ok);
+    fs::write(
+        security::directory(&loaded).join(places::OPERATOR),
+        "nonsense",
+    )
+    .unwrap();
+    assert_eq!(worst(&certificates(&loaded)), Verdict::Fail);
+    let verdict = |now| life("a", Micros(10), Micros(20), Micros(30), Micros(now), "").verdict;
+    assert_eq!(
+        [9, 10, 19].map(verdict),
+        [Verdict::Fail, Verdict::Ok, Verdict::Ok]
+    );
+    assert_eq!(
+        [20, 29, 30].map(verdict),
+        [Verdict::Warn, Verdict::Warn, Verdict::Fail]
+    );
+}
+
+#[test]
+fn a_store_is_tried_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display();
+    let verdict =
+        |url: &str| store(&loaded(folder.path(), &format!("[store]\nurl = '{url}'\n"))).verdict;
+    assert_eq!(verdict("not/there/yet"), Verdict::Ok);
+    assert_eq!(verdict(&format!("{path}/deep")), Verdict::Ok);
+    assert_eq!(verdict("s3://bucket/a"), Verdict::Warn);
+    assert_eq!(verdict("/proc/nowhere"), Verdict::Fail);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn an_absent_model_fails_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings {
+        models: Some(folder.path().join("cache")),
+        ..Settings::default()
+    };
+    let found = model(&loaded(folder.path(), ""), &settings);
+    assert_eq!(found[0].verdict, Verdict::Fail);
+    assert!(found[0].remedy.contains("spotmux model pull"), "{found:?}");
+}
