@@ -164,13 +164,13 @@ fn weights(model: &Model) -> Weights {
         Load {
             bytes: matrices().map(|weight| weight.byte_len() as u64).sum(),
             compute: matrices()
-                .map(|weight| (weight.rows() * weight.columns()) as u64)
+                .map(|weight| (weight.rows() * weight.cols()) as u64)
                 .sum(),
         }
     };
     Weights {
         embedding: Load {
-            bytes: model.embedding.byte_len() as u64,
+            bytes: model.embedding().byte_len() as u64,
             compute: 0,
         },
         layers: model.layers.iter().map(layer).collect(),
