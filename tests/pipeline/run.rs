@@ -213,13 +213,16 @@ pub(crate) fn on_stages(model: &Arc<Model>, plans: &[Plan], manner: &Manner) -> 
     let mut events: BTreeMap<JobName, Vec<ReplicaEvent>> = BTreeMap::new();
     let mut aside = Vec::new();
     let mut round = 0;
-    let lead = replica.lead();
-    while !lead.is_idle() || plans.iter().any(|plan| plan.arrives >= round) {
+    while !replica.lead().is_idle() || plans.iter().any(|plan| plan.arrives >= round) {
         for plan in plans.iter().filter(|plan| plan.arrives == round) {
-            admit(lead, plan, model, &store);
+            admit(replica.lead(), plan, model, &store);
         }
-        let told = lead.round().unwrap();
-        gather(told, &mut events);
+        match replica.lead().round() {
+            Ok(told) => gather(told, &mut events),
+            // The stage that failed says more than the lead, which lost it.
+            Err(error) => panic!("{}", replica.cause(error)),
+        }
+        let lead = replica.lead();
         let ended: Vec<JobName> = lead
             .jobs()
             .filter(|job| !matches!(lead.standing(job), Some(Standing::Active)))
@@ -236,6 +239,7 @@ pub(crate) fn on_stages(model: &Arc<Model>, plans: &[Plan], manner: &Manner) -> 
         }
         round += 1;
     }
+    let lead = replica.lead();
     gather(lead.drain().unwrap(), &mut events);
     for job in lead.jobs().cloned().collect::<Vec<_>>() {
         if let Some(Standing::Quarantined(_)) = lead.standing(&job) {
