@@ -127,9 +127,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         runtime.spawn(carrier);
         let (mut b, carrier) = over(theirs, opening, bells[1].clone());
         runtime.spawn(carrier);
+        // Making values is the stage's cost: the sender uses those again that arrived.
+        let (give_back, given_back) = std::sync::mpsc::channel();
+        for _ in 0..=opening.credits {
+            give_back.send(vec![1.0_f32; chunk / 4])?;
+        }
         let (start, cpu) = (Instant::now(), cpu_seconds());
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                let given_back = given_back;
                 for micro_batch in 0..count as u64 {
                     let header = ChunkHeader {
                         epoch: 1,
@@ -145,7 +151,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                         }
                         assert!(bells[0].wait(heard, PATIENCE), "no credit came");
                     }
-                    let values = vec![1.0; chunk / 4];
+                    let values = given_back.recv().expect("values come back");
                     a.send(Parcel::Chunk(Chunk { header, values }))
                         .expect("there is credit");
                 }
@@ -154,7 +160,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             while left > 0 {
                 let heard = bells[1].heard();
                 match b.receive().expect("the link holds") {
-                    Some(_) => left -= 1,
+                    Some(Parcel::Chunk(chunk)) => {
+                        left -= 1;
+                        // The sender may have sent its last.
+                        let _ = give_back.send(chunk.values);
+                    }
+                    Some(Parcel::Word(word)) => panic!("nobody says {}", word.name()),
                     None => assert!(bells[1].wait(heard, PATIENCE), "nothing came"),
                 }
             }
