@@ -223,11 +223,17 @@ async fn connection<S: Service>(
             }
         }
     };
-    match &outcome {
-        Ok(()) => {}
-        Err(error) => peer.close(error.close_code(), &error.to_string()),
+    if let Err(error) = &outcome {
+        tell(&peer.connection, error);
     }
     outcome
+}
+
+/// Ends a connection with the reason. One that ended already keeps its own: who still reads from it is told that.
+fn tell(connection: &quinn::Connection, error: &NetError) {
+    if connection.close_reason().is_none() {
+        close(connection, error.close_code(), &error.to_string());
+    }
 }
 
 /// Serves one stream of a peer that is known.
@@ -301,7 +307,7 @@ async fn join<S: Service>(
 fn finish(connection: &quinn::Connection, outcome: Result<(), NetError>) -> Result<(), NetError> {
     match &outcome {
         Ok(()) => close(connection, CloseCode::Done, "all is said"),
-        Err(error) => close(connection, error.close_code(), &error.to_string()),
+        Err(error) => tell(connection, error),
     }
     outcome
 }
