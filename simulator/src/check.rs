@@ -29,6 +29,8 @@ struct History {
     durable: u64,
     total: u64,
     ended: bool,
+    /// Whether its replica broke since it was last taken up.
+    lost: bool,
 }
 
 /// What was seen so far.
@@ -59,9 +61,12 @@ impl Check {
                 self.epoch = layout.epoch;
                 self.plans += 1;
             }
-            Change::Submitted { job, .. } => {
-                if self.jobs.insert(*job, History::default()).is_some() {
-                    self.fail("SIM-1", format!("{job} was submitted twice"));
+            Change::Submitted { job, .. } if self.jobs.contains_key(job) => {
+                self.fail("SIM-1", format!("{job} was submitted twice"));
+            }
+            Change::Broken { replica, .. } => {
+                for job in book.ledger.on(*replica) {
+                    self.jobs.entry(job).or_default().lost = true;
                 }
             }
             _ => {}
@@ -82,6 +87,7 @@ impl Check {
             JobNotice::Admitted { step, total } => {
                 history.step = *step;
                 history.total = *total;
+                history.lost = false;
             }
             JobNotice::Recovered { step } => history.step = *step,
             JobNotice::Step { step, .. } => history.step = *step,
@@ -90,7 +96,10 @@ impl Check {
         }
         let wrong = match notice {
             JobNotice::Admitted { step, .. } | JobNotice::Recovered { step } => {
-                (*step < before.durable).then_some("SIM-3")
+                let fell = *step < before.step && !before.lost;
+                let fell = fell && matches!(notice, JobNotice::Admitted { .. });
+                let early = (*step < before.durable).then_some("SIM-3");
+                early.or(fell.then_some("SIM-10"))
             }
             JobNotice::Step { step, .. } => (*step != before.step + 1).then_some("SIM-2"),
             JobNotice::Durable { step, .. } => (*step > before.step).then_some("SIM-2"),

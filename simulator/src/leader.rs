@@ -87,7 +87,7 @@ impl World {
         self.carry_out(instance, outcome);
     }
 
-    pub(crate) fn to_leader(&mut self, instance: usize, input: Input) {
+    pub(crate) fn give_leader(&mut self, instance: usize, input: Input) {
         if let Input::Asked { handle, .. } = &input
             && self.is_withdrawn(*handle)
         {
@@ -209,7 +209,7 @@ impl World {
             return;
         };
         let link = LinkId(connection);
-        self.to_leader(of.instance, Input::Told { link, notice });
+        self.give_leader(of.instance, Input::Told { link, notice });
     }
 
     pub(crate) fn leader_closes(&mut self, connection: u64) {
@@ -220,7 +220,7 @@ impl World {
         {
             of.leader_open = false;
             let instance = of.instance;
-            self.to_leader(instance, Input::Closed(LinkId(connection)));
+            self.give_leader(instance, Input::Closed(LinkId(connection)));
         }
     }
 

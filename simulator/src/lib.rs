@@ -17,6 +17,7 @@
 //! | SIM-7 | what is exported is what an undisturbed run exports |
 //! | SIM-8 | the journal, replayed, is the state it was written from |
 //! | SIM-9 | the pipelines are never told what does not fit their state |
+//! | SIM-10 | a move with notice takes no step back |
 //!
 //! One seed is one history: [`run`] twice gives the same [`Report`], whose `log` is a hash of all that happened.
 

@@ -256,7 +256,7 @@ impl World {
         }
         match happening {
             Happening::LeaderStarts(instance) => self.leader_starts(instance),
-            Happening::ToLeader(instance, input) => self.to_leader(instance, *input),
+            Happening::ToLeader(instance, input) => self.give_leader(instance, *input),
             Happening::Told(connection, notice) => self.told(connection, *notice),
             Happening::LeaderCloses(connection) => self.leader_closes(connection),
             Happening::Connect(node, process) => self.connect(node, process),

@@ -64,7 +64,7 @@ impl History {
         let first = self
             .events
             .front()
-            .map_or(self.last.next(), |event| event.number);
+            .map_or_else(|| self.last.next(), |event| event.number);
         let mut after = after;
         if after.next() < first {
             let until = EventNumber(first.0 - 1);
