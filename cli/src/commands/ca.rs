@@ -134,7 +134,7 @@ mod tests {
         let output = Output::new(false, true);
         let settings = Settings::default();
         let session = Session::new(&settings, &output, &Terminal, ClusterArgs::default());
-        let run = |command: CaCommand| super::run(&command, &session);
+        let run = |command: CaCommand| run(&command, &session);
         let issue = |operator, output| {
             CaCommand::Issue(CaIssueArgs {
                 name: NodeName::new("n4").unwrap(),

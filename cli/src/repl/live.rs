@@ -19,12 +19,15 @@ const FRESH: Duration = Duration::from_secs(1);
 /// How long nobody is asked again after nobody answered.
 const SULK: Duration = Duration::from_secs(10);
 
+/// When names were asked for, and the names, each with what it is.
+type Known = (Stopwatch, Vec<(String, String)>);
+
 /// Completes lines.
 pub(crate) struct Live {
     tree: Command,
     loaded: Option<Loaded>,
     quic: Option<Quic>,
-    known: [Option<(Stopwatch, Vec<(String, String)>)>; 2],
+    known: [Option<Known>; 2],
     sulks: Option<Stopwatch>,
 }
 

@@ -113,7 +113,7 @@ impl<'a> Metadata<'a> {
             return Ok(None);
         };
         let number = match *value {
-            Value::F32(n) => n.to_string().parse().unwrap_or(f64::from(n)),
+            Value::F32(n) => n.to_string().parse().unwrap_or_else(|_| f64::from(n)),
             Value::F64(n) => n,
             _ => return Err(wrong_type(&key, "a number above 0", value)),
         };

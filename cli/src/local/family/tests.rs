@@ -53,7 +53,7 @@ fn state(folder: &Path) -> State {
 
 fn patience() -> Patience {
     Patience {
-        end: Micros::of_millis(400),
+        end: Micros::of_millis(2_000),
         pause: Micros::of_millis(1),
         ready: Micros::of_millis(20_000),
         ..Patience::default()
