@@ -33,7 +33,7 @@ const SEGMENT_NUMBERS: [usize; SEGMENTS] = [0, 1, 2, 3];
 const SLICE: usize = 96;
 
 /// Most panels of rows in a block.
-const BLOCK_PANELS: usize = 3;
+const BLOCK_PANELS: usize = 6;
 
 /// The low-rank part of an adapted head: it lengthens the rows of `x` and of the weight.
 #[derive(Clone, Copy, Debug)]
