@@ -34,11 +34,10 @@ impl Opener {
         }
     }
 
-    /// The header of the backbone alone: what it is, nothing expanded.
+    /// The whole backbone as it lies in its file, nothing expanded: what it is.
     pub(super) fn look(&self) -> Result<Model, String> {
         let options = OpenOptions {
             check_finite: false,
-            layers: Some(0..1),
             ..OpenOptions::new(self.cpu.clone())
         };
         Model::open(&self.path, &options).map_err(|error| error.to_string())

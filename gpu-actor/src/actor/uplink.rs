@@ -45,14 +45,18 @@ pub(super) async fn run(
     loop {
         match endpoint.connect(settings.coordinator, Role::Coordinator).await {
             Ok(peer) => {
-                backoff.reset();
                 let renewing = tokio::spawn(renew_while_up(
                     settings.clone(),
                     Arc::clone(&endpoint),
                     peer.clone(),
                 ));
-                let ended = serve(&peer, &told).await;
+                let mut heard = false;
+                let ended = serve(&peer, &told, &mut heard).await;
                 renewing.abort();
+                // Who is sent away at once must not come back at once.
+                if heard {
+                    backoff.reset();
+                }
                 if let Err(error) = ended {
                     tracing::warn!(%error, "the coordinator is gone");
                 }
@@ -69,7 +73,12 @@ pub(super) async fn run(
     }
 }
 
-async fn serve(peer: &Peer, told: &mpsc::Sender<Uplinked>) -> Result<(), NetError> {
+/// Serves a connection to its end; notes whether the coordinator ordered anything.
+async fn serve(
+    peer: &Peer,
+    told: &mpsc::Sender<Uplinked>,
+    heard: &mut bool,
+) -> Result<(), NetError> {
     let mut stream = peer.open(Opening::Node).await?;
     let (outbox, mut notices) = mpsc::channel(OUTBOX);
     if told.send(Uplinked::Up(outbox)).await.is_err() {
@@ -80,6 +89,7 @@ async fn serve(peer: &Peer, told: &mpsc::Sender<Uplinked>) -> Result<(), NetErro
             order = stream.receiver.receive::<Ordered>() => match order? {
                 None => return Ok(()),
                 Some(order) => {
+                    *heard = true;
                     if told.send(Uplinked::Ordered(Box::new(order))).await.is_err() {
                         return Ok(());
                     }
