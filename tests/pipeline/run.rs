@@ -252,8 +252,8 @@ pub(crate) fn on_stages(model: &Arc<Model>, plans: &[Plan], manner: &Manner) -> 
         let training = events.remove(name).unwrap_or_default();
         let training = training.into_iter().filter_map(|event| match event {
             ReplicaEvent::Training(event) => Some(told(event)),
-            // A job that joined behind rounds on their way is not stored before its first step.
-            ReplicaEvent::Durable { step, .. } if step > 0 => None,
+            // A job that joined behind rounds on their way is not stored before its first step, unless that breaks.
+            ReplicaEvent::Durable { step, .. } if step > 0 || aside.contains(name) => None,
             other => panic!("{other:?}"),
         });
         Remains {
