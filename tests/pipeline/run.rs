@@ -252,7 +252,8 @@ pub(crate) fn on_stages(model: &Arc<Model>, plans: &[Plan], manner: &Manner) -> 
         let training = events.remove(name).unwrap_or_default();
         let training = training.into_iter().filter_map(|event| match event {
             ReplicaEvent::Training(event) => Some(told(event)),
-            ReplicaEvent::Durable { .. } => None,
+            // A job that joined behind rounds on their way is not stored before its first step, unless that breaks.
+            ReplicaEvent::Durable { step, .. } if step > 0 || aside.contains(name) => None,
             other => panic!("{other:?}"),
         });
         Remains {

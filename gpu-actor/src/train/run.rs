@@ -54,6 +54,8 @@ pub(super) struct Run {
     pub(super) asked: Option<Halt>,
     /// Steps taken, and those on their way.
     pub(super) planned: u64,
+    /// Took a step in this round: one that joined behind rounds on their way does not in each.
+    pub(super) stepped: bool,
 }
 
 impl Run {
@@ -85,6 +87,7 @@ impl Run {
             total,
             standing,
             asked: None,
+            stepped: false,
         }
     }
 
@@ -169,6 +172,7 @@ impl Run {
             }
         };
         self.progress.step += 1;
+        self.stepped = true;
         self.progress.tokens += tally.tokens;
         self.progress.first_loss.get_or_insert(tally.loss);
         self.progress.last_loss = Some(tally.loss);

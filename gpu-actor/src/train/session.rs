@@ -278,10 +278,11 @@ impl<E: Engine> Session<E> {
     }
 
     /// After the evaluations of the round: a state that counts one must not be saved before it is told.
-    fn checkpoint_due(&self, events: &mut Vec<Event>) {
-        for (name, run) in &self.runs {
+    fn checkpoint_due(&mut self, events: &mut Vec<Event>) {
+        for (name, run) in &mut self.runs {
             let step = run.progress.step;
-            if run.is_active() && run.checkpoint_due(step) {
+            let stepped = std::mem::take(&mut run.stepped);
+            if stepped && run.is_active() && run.checkpoint_due(step) {
                 let job = name.clone();
                 events.push(Event::CheckpointDue { job, step });
             }
