@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use gpu_actor::link::bell::Bell;
-use gpu_actor::link::quic::over;
+use gpu_actor::link::quic::{QuicLink, over};
 use gpu_actor::link::{Chunk, ChunkHeader, ChunkLink, Direction, Parcel};
 use shared::ids::PlanEpoch;
 use shared::net::authority::{Authority, MEMBER_LIFE};
@@ -24,6 +24,7 @@ use shared::wire::request::Request;
 use tokio::sync::mpsc;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+const CREDITS: u32 = 4;
 
 struct Taker(mpsc::UnboundedSender<Stream>);
 
@@ -75,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         replica: 0,
         from_stage: 0,
         to_stage: 1,
-        credits: 4,
+        credits: CREDITS,
         narrow: false,
     };
     let (give, mut taken) = mpsc::unbounded_channel();
@@ -123,53 +124,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 
         let [ours, theirs] = pair()?;
         let bells = [Bell::default(), Bell::default()];
-        let (mut a, carrier) = over(ours, opening, bells[0].clone());
+        let (a, carrier) = over(ours, opening, bells[0].clone());
         runtime.spawn(carrier);
-        let (mut b, carrier) = over(theirs, opening, bells[1].clone());
+        let (b, carrier) = over(theirs, opening, bells[1].clone());
         runtime.spawn(carrier);
-        // Making values is the stage's cost: the sender uses those again that arrived.
-        let (give_back, given_back) = std::sync::mpsc::channel();
-        for _ in 0..=opening.credits {
-            give_back.send(vec![1.0_f32; chunk / 4])?;
-        }
         let (start, cpu) = (Instant::now(), cpu_seconds());
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let given_back = given_back;
-                for micro_batch in 0..count as u64 {
-                    let header = ChunkHeader {
-                        epoch: 1,
-                        micro_batch,
-                        direction: Direction::Forward,
-                        rows: chunk / 4,
-                        width: 1,
-                    };
-                    loop {
-                        let heard = bells[0].heard();
-                        if a.credit() > 0 {
-                            break;
-                        }
-                        assert!(bells[0].wait(heard, PATIENCE), "no credit came");
-                    }
-                    let values = given_back.recv().expect("values come back");
-                    a.send(Parcel::Chunk(Chunk { header, values }))
-                        .expect("there is credit");
-                }
-            });
-            let mut left = count;
-            while left > 0 {
-                let heard = bells[1].heard();
-                match b.receive().expect("the link holds") {
-                    Some(Parcel::Chunk(chunk)) => {
-                        left -= 1;
-                        // The sender may have sent its last.
-                        let _ = give_back.send(chunk.values);
-                    }
-                    Some(Parcel::Word(word)) => panic!("nobody says {}", word.name()),
-                    None => assert!(bells[1].wait(heard, PATIENCE), "nothing came"),
-                }
-            }
-        });
+        through_link([a, b], &bells, count, chunk)?;
         links.push(rate(start, cpu));
     }
     let best = |rates: &[(f64, f64)]| {
@@ -185,6 +145,58 @@ fn main() -> Result<(), Box<dyn Error>> {
         let share = link / bare * 100.0;
         println!("bare stream {bare:.3} GB   link {link:.3} GB per {what}   {share:.0} %");
     }
+    Ok(())
+}
+
+/// Sends so many chunks from one end and takes them at the other, each on a thread of its own.
+fn through_link(
+    [mut a, mut b]: [QuicLink; 2],
+    bells: &[Bell; 2],
+    count: usize,
+    chunk: usize,
+) -> Result<(), Box<dyn Error>> {
+    // Making values is the stage's cost: the sender uses those again that arrived.
+    let (give_back, given_back) = std::sync::mpsc::channel();
+    for _ in 0..=CREDITS {
+        give_back.send(vec![1.0_f32; chunk / 4])?;
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let given_back = given_back;
+            for micro_batch in 0..count as u64 {
+                let header = ChunkHeader {
+                    epoch: 1,
+                    micro_batch,
+                    direction: Direction::Forward,
+                    rows: chunk / 4,
+                    width: 1,
+                };
+                loop {
+                    let heard = bells[0].heard();
+                    if a.credit() > 0 {
+                        break;
+                    }
+                    assert!(bells[0].wait(heard, PATIENCE), "no credit came");
+                }
+                let values = given_back.recv().expect("values come back");
+                a.send(Parcel::Chunk(Chunk { header, values }))
+                    .expect("there is credit");
+            }
+        });
+        let mut left = count;
+        while left > 0 {
+            let heard = bells[1].heard();
+            match b.receive().expect("the link holds") {
+                Some(Parcel::Chunk(chunk)) => {
+                    left -= 1;
+                    // The sender may have sent its last.
+                    let _ = give_back.send(chunk.values);
+                }
+                Some(Parcel::Word(word)) => panic!("nobody says {}", word.name()),
+                None => assert!(bells[1].wait(heard, PATIENCE), "nothing came"),
+            }
+        }
+    });
     Ok(())
 }
 
