@@ -24,19 +24,9 @@
 #![forbid(unsafe_code)]
 
 mod artifacts;
-mod check;
-mod clients;
 mod dice;
-mod faults;
-mod lead;
-mod leader;
-mod links;
 mod model;
-mod node;
-mod process;
 mod queue;
-mod stage;
 mod world;
 
-pub use check::Violation;
-pub use world::{Report, run, trace};
+pub use world::{Report, Violation, run, trace};

@@ -99,7 +99,7 @@ impl Check {
                 let fell = *step < before.step && !before.lost;
                 let fell = fell && matches!(notice, JobNotice::Admitted { .. });
                 let early = (*step < before.durable).then_some("SIM-3");
-                early.or(fell.then_some("SIM-10"))
+                early.or_else(|| fell.then_some("SIM-10"))
             }
             JobNotice::Step { step, .. } => (*step != before.step + 1).then_some("SIM-2"),
             JobNotice::Durable { step, .. } => (*step > before.step).then_some("SIM-2"),
