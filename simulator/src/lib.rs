@@ -18,6 +18,7 @@
 //! | SIM-8 | the journal, replayed, is the state it was written from |
 //! | SIM-9 | the pipelines are never told what does not fit their state |
 //! | SIM-10 | a move with notice takes no step back |
+//! | SIM-11 | no job is said to run on a broken replica |
 //!
 //! One seed is one history: [`run`] twice gives the same [`Report`], whose `log` is a hash of all that happened.
 
