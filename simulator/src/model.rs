@@ -2,7 +2,8 @@
 
 use coordinator::life::placement::{Load, Stages, Weights};
 use coordinator::settings::{Backbone, Bounds, Layout, Limits, Settings};
-use shared::model::{ModelShape, config};
+use shared::model::ModelShape;
+use shared::model::config::parse;
 use shared::units::{Bytes, Micros};
 
 use crate::dice::Dice;
@@ -20,7 +21,7 @@ fn shape() -> ModelShape {
     let text = r#"{"model_type":"llama","num_hidden_layers":6,"hidden_size":64,"num_attention_heads":4,
         "vocab_size":128,"intermediate_size":128,"max_position_embeddings":128,"rms_norm_eps":1e-5,
         "num_key_value_heads":4}"#;
-    config::parse(text).expect("a configuration that parses")
+    parse(text).expect("a configuration that parses")
 }
 
 /// Settings of a cluster of so many nodes.

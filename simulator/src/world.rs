@@ -1,5 +1,17 @@
 //! The world: all processes, what is between them, and the loop of time.
 
+mod check;
+mod clients;
+mod faults;
+mod lead;
+mod leader;
+mod links;
+mod node;
+mod process;
+mod stage;
+
+pub use self::check::Violation;
+
 use std::collections::BTreeMap;
 
 use coordinator::book::Book;
@@ -11,15 +23,15 @@ use shared::units::Micros;
 use shared::wire::notice::Notice;
 use shared::wire::order::Ordered;
 
+use self::check::Check;
+use self::clients::Client;
+use self::faults::Fault;
+use self::leader::Instance;
+use self::links::{Connection, Link, LinkKey, Message};
+use self::node::Node;
 use crate::artifacts::Artifacts;
-use crate::check::{Check, Violation};
-use crate::clients::Client;
 use crate::dice::Dice;
-use crate::faults::Fault;
-use crate::leader::Instance;
-use crate::links::{Connection, Link, LinkKey, Message};
 use crate::model;
-use crate::node::Node;
 use crate::queue::Queue;
 
 /// What happens.

@@ -143,7 +143,11 @@ impl Ledger {
                 self.change(*job, |job| job.hear(notice, at, alone));
                 self.welcome(*job);
             }
-            Change::Broken { replica, .. } => self.displace(*replica, true, at),
+            Change::Broken { replica, .. } => {
+                let jobs = self.jobs.values_mut();
+                let here = jobs.filter(|job| job.replica == Some(*replica));
+                here.for_each(|job| job.stall(at));
+            }
             Change::InForce { layout } => {
                 let replicas: Vec<u32> = self.jobs.values().filter_map(|job| job.replica).collect();
                 for replica in replicas {

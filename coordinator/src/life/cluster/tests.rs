@@ -302,6 +302,40 @@ fn a_lost_resume_is_told_again_even_when_older_steps_come_late() {
 }
 
 #[test]
+fn a_restart_in_the_middle_of_a_drain_calls_the_move_off_and_says_so() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    desk.come("a", 1, None);
+    desk.come("b", 1, None);
+    desk.settle(&["a"]);
+    let job = desk.train("one", "a");
+    desk.pass(2_000);
+    let (from, to) = (name("a"), Some(name("b")));
+    desk.ask(Request::Migrate { from, to });
+    desk.prepared("b");
+    desk.restart();
+    let held = Held {
+        epoch: PlanEpoch(1),
+        replica: 0,
+        stage: 0,
+        linked: true,
+        jobs: vec![(job, 0)],
+        paused: Vec::new(),
+    };
+    desk.come("a", 1, Some(held));
+    let orders = desk.orders("a");
+    let goes_on = Order::Undrain {
+        epoch: PlanEpoch(1),
+    };
+    assert!(orders.contains(&goes_on), "{orders:?}");
+    desk.come("b", 1, None);
+    let orders = desk.orders("b");
+    let dropped = Order::Release {
+        epoch: PlanEpoch(2),
+    };
+    assert!(orders.contains(&dropped), "what it prepared: {orders:?}");
+}
+
+#[test]
 fn draining_the_last_node_is_refused_with_the_reason() {
     let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
     desk.come("a", 1, None);

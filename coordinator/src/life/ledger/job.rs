@@ -41,6 +41,8 @@ pub struct Job {
     pub admitted: bool,
     /// Whether it was taken off its placement and did not yet go on.
     pub displaced: bool,
+    /// Whether its replica is broken: what is still told of it is progress, but it does not run.
+    pub stalled: bool,
     /// Whether it took a step in this placement.
     pub stepped: bool,
     /// Replicas without room for it.
@@ -93,6 +95,7 @@ impl Job {
             last_replica: None,
             admitted: false,
             displaced: false,
+            stalled: false,
             stepped: false,
             shunned: BTreeSet::new(),
             refusals: 0,
@@ -134,6 +137,7 @@ impl Job {
         self.state = JobState::Provisioning;
         self.reason = None;
         self.admitted = false;
+        self.stalled = false;
         self.stepped = false;
     }
 
@@ -149,13 +153,20 @@ impl Job {
     /// Its owner wants it to end; where no replica has it, that is the end.
     pub(super) fn cancel(&mut self, at: Micros) {
         self.state = JobState::Cancelling;
-        if self.replica.is_none() || self.displaced {
+        if self.replica.is_none() || self.displaced || self.stalled {
             self.end(JobState::Cancelled, at);
         }
     }
 
+    /// Its replica broke: it waits there for a plan that mends it.
+    pub(super) fn stall(&mut self, at: Micros) {
+        self.displace(true, at);
+        self.stalled = self.replica.is_some();
+    }
+
     /// Its replica is lost or moved; it stays there and waits, or goes back to the queue.
     pub(super) fn displace(&mut self, stays: bool, at: Micros) {
+        self.stalled = false;
         self.displaced |= self.admitted;
         self.admitted = false;
         self.stepped = false;

@@ -56,6 +56,13 @@ fn step(step: u64) -> JobNotice {
     }
 }
 
+/// A plan that seats replica 0 anew.
+fn mended() -> Change {
+    let mut layout = Layout::default();
+    layout.replicas.insert(0, Standing::default());
+    Change::InForce { layout }
+}
+
 fn running() -> (Ledger, JobId) {
     let mut ledger = Ledger::default();
     let job = submit(&mut ledger, "a");
@@ -138,6 +145,7 @@ fn lg_5_a_loss_is_counted_and_is_no_failure() {
         let reason = "lost".into();
         ledger.apply(Micros(3), &Change::Broken { replica: 0, reason });
         assert_eq!(state(&ledger, job), JobState::Recovering);
+        ledger.apply(Micros(3), &mended());
         ledger.apply(
             Micros(4),
             &heard(job, JobNotice::Admitted { step: 2, total: 9 }),
@@ -151,10 +159,32 @@ fn lg_5_a_loss_is_counted_and_is_no_failure() {
 }
 
 #[test]
+fn late_words_of_a_replica_that_broke_are_progress_but_no_life() {
+    let mut ledger = Ledger::default();
+    let job = submit(&mut ledger, "a");
+    let (inputs, reason) = (Inputs::default(), "lost".into());
+    for change in [
+        Change::Prepared { job, inputs },
+        Change::Placed { job, replica: 0 },
+        Change::Broken { replica: 0, reason },
+        heard(job, JobNotice::Admitted { step: 0, total: 9 }),
+        heard(job, step(1)),
+    ] {
+        ledger.apply(Micros(2), &change);
+    }
+    let told = ledger.get(job).unwrap();
+    assert_eq!(
+        (told.state, told.step, told.recoveries),
+        (JobState::Recovering, 1, 0)
+    );
+}
+
+#[test]
 fn lg_2_a_job_that_lost_a_durable_step_fails_aloud() {
     let (mut ledger, job) = running();
     let reason = "lost".into();
     ledger.apply(Micros(3), &Change::Broken { replica: 0, reason });
+    ledger.apply(Micros(3), &mended());
     ledger.apply(
         Micros(4),
         &heard(job, JobNotice::Admitted { step: 1, total: 9 }),

@@ -54,7 +54,7 @@ impl Job {
             }
             JobNotice::Finished { step, .. } => {
                 self.step = self.step.max(*step);
-                if self.state != JobState::Cancelling && !self.displaced {
+                if self.state != JobState::Cancelling && !self.displaced && !self.stalled {
                     self.state = JobState::Finalizing;
                 }
             }
@@ -81,6 +81,14 @@ impl Job {
             return self.fail(Reason { class, message }, at);
         }
         self.step = step;
+        if self.stalled {
+            // A late word of a replica that broke since: it was there, and is to go on elsewhere.
+            self.displaced = true;
+            if self.state == JobState::Provisioning {
+                self.state = JobState::Recovering;
+            }
+            return;
+        }
         if self.displaced {
             self.recoveries += 1;
         }
@@ -92,7 +100,7 @@ impl Job {
     }
 
     fn runs(&mut self) {
-        if self.state == JobState::Provisioning && self.stepped {
+        if self.state == JobState::Provisioning && self.stepped && !self.stalled {
             self.state = JobState::Running;
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use coordinator::book::Book;
+use coordinator::life::ledger::Job;
 use coordinator::record::{Change, Record};
 use shared::ids::{JobId, PlanEpoch, Term};
 use shared::life::JobState;
@@ -53,7 +54,11 @@ impl Check {
     /// A record is in the journal, and in the book.
     pub(crate) fn record(&mut self, record: &Record, book: &Book) {
         match &record.change {
-            Change::Heard { job, notice, .. } => self.heard(*job, notice),
+            Change::Heard { job, notice, .. } => {
+                let replica = book.ledger.get(*job).and_then(|job| job.replica);
+                let broken = replica.is_some_and(|replica| book.broken.contains(&replica));
+                self.heard(*job, notice, broken);
+            }
             Change::InForce { layout } => {
                 if layout.epoch <= self.epoch {
                     self.fail("SIM-4", format!("{} after {}", layout.epoch, self.epoch));
@@ -71,13 +76,23 @@ impl Check {
             }
             _ => {}
         }
+        let runs = |job: &&Job| {
+            let broken = job
+                .replica
+                .is_some_and(|replica| book.broken.contains(&replica));
+            broken && job.state == JobState::Running
+        };
+        let job = record.change.job().and_then(|job| book.ledger.get(job));
+        if let Some(job) = job.filter(runs) {
+            self.fail("SIM-11", format!("{} runs on a broken replica", job.id));
+        }
         if let Some(job) = record.change.job() {
             let ended = book.ledger.get(job).is_some_and(|job| job.state.is_final());
             self.jobs.entry(job).or_default().ended = ended;
         }
     }
 
-    fn heard(&mut self, job: JobId, notice: &JobNotice) {
+    fn heard(&mut self, job: JobId, notice: &JobNotice, broken: bool) {
         let history = self.jobs.entry(job).or_default();
         let before = *history;
         if before.ended {
@@ -87,7 +102,7 @@ impl Check {
             JobNotice::Admitted { step, total } => {
                 history.step = *step;
                 history.total = *total;
-                history.lost = false;
+                history.lost = broken;
             }
             JobNotice::Recovered { step } => history.step = *step,
             JobNotice::Step { step, .. } => history.step = *step,
@@ -99,7 +114,7 @@ impl Check {
                 let fell = *step < before.step && !before.lost;
                 let fell = fell && matches!(notice, JobNotice::Admitted { .. });
                 let early = (*step < before.durable).then_some("SIM-3");
-                early.or(fell.then_some("SIM-10"))
+                early.or_else(|| fell.then_some("SIM-10"))
             }
             JobNotice::Step { step, .. } => (*step != before.step + 1).then_some("SIM-2"),
             JobNotice::Durable { step, .. } => (*step > before.step).then_some("SIM-2"),

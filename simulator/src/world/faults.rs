@@ -3,7 +3,7 @@
 use shared::units::Micros;
 use shared::wire::request::Request;
 
-use crate::links::PATIENCE;
+use crate::world::links::PATIENCE;
 use crate::world::{FAULTS_END, Happening, World};
 
 /// One thing that goes wrong, or that an operator does.

@@ -7,11 +7,11 @@ use shared::units::{Bytes, Micros};
 use shared::wire::notice::{Hello, JobNotice, Notice};
 use shared::wire::order::{Order, Ordered};
 
-use crate::lead::Lead;
-use crate::links::{LinkKey, PATIENCE};
 use crate::model;
-use crate::node::{Post, Process};
-use crate::stage::Stage;
+use crate::world::lead::Lead;
+use crate::world::links::{LinkKey, PATIENCE};
+use crate::world::node::{Post, Process};
+use crate::world::stage::Stage;
 use crate::world::{Awaited, Happening, World};
 
 /// Between two heartbeats.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gpu_actor::pipeline::{Event, Pipeline, Place, Slot, Unexpected, Work};
 use shared::ids::PlanEpoch;
 
-use crate::links::{LinkKey, Message};
+use crate::world::links::{LinkKey, Message};
 use crate::world::{Awaited, World};
 
 /// What a stage keeps.

@@ -10,7 +10,7 @@ use shared::wire::notice::{JobNotice, Notice};
 use shared::wire::order::{JobAction, JobOrder};
 
 use crate::artifacts::state_after;
-use crate::links::Message;
+use crate::world::links::Message;
 use crate::world::{Awaited, World};
 
 /// Jobs that a first stage takes.

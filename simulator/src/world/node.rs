@@ -7,9 +7,9 @@ use shared::plan::Replica;
 use shared::units::Micros;
 use shared::wire::notice::{Held, Notice};
 
-use crate::lead::Lead;
-use crate::links::LinkKey;
-use crate::stage::Stage;
+use crate::world::lead::Lead;
+use crate::world::links::LinkKey;
+use crate::world::stage::Stage;
 
 /// A machine, and the process on it.
 #[derive(Debug)]
