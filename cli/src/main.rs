@@ -14,6 +14,7 @@ mod control;
 mod demo_kit;
 mod demo_report;
 mod desk;
+mod dispatch;
 mod exit;
 mod health;
 mod interrupt;
@@ -59,7 +60,13 @@ fn main() -> ExitCode {
     if !matches!(args.command, Command::Coordinator(_) | Command::GpuActor(_)) {
         log_to_stderr(settings.log.as_deref());
     }
-    let session = Session::new(&settings, &output, &Terminal, ClusterArgs::default());
+    let session = Session::new(
+        &settings,
+        &output,
+        &Terminal,
+        ClusterArgs::default(),
+        dispatch::run,
+    );
     let exit = match session.run(&args.command) {
         Ok(exit) => exit,
         Err(failure) => {

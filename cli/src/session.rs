@@ -6,7 +6,6 @@ use std::rc::Rc;
 use crate::args::{ClusterArgs, Command};
 use crate::clock;
 use crate::cluster_file;
-use crate::commands;
 use crate::control::Control;
 use crate::control::quic::Quic;
 use crate::desk::{Asker, Desk};
@@ -18,6 +17,9 @@ use crate::settings::Settings;
 /// A connection that is kept while it works.
 type Held = Option<(ClusterArgs, Rc<Quic>)>;
 
+/// What does a command of the tree.
+pub(crate) type Dispatch = fn(&Command, &Session<'_>) -> Result<Exit, Failure>;
+
 /// What commands share.
 pub(crate) struct Session<'a> {
     /// What the environment says.
@@ -28,6 +30,7 @@ pub(crate) struct Session<'a> {
     pub(crate) asker: &'a dyn Asker,
     /// The cluster of commands that name none.
     own: ClusterArgs,
+    dispatch: Dispatch,
     held: RefCell<Held>,
 }
 
@@ -38,14 +41,24 @@ impl<'a> Session<'a> {
         output: &'a Output,
         asker: &'a dyn Asker,
         own: ClusterArgs,
+        dispatch: Dispatch,
     ) -> Self {
         Self {
             settings,
             output,
             asker,
             own,
+            dispatch,
             held: RefCell::default(),
         }
+    }
+
+    /// The same for another cluster and another who is asked.
+    pub(crate) fn within<'b>(&self, asker: &'b dyn Asker, own: ClusterArgs) -> Session<'b>
+    where
+        'a: 'b,
+    {
+        Session::new(self.settings, self.output, asker, own, self.dispatch)
     }
 
     /// The same with another reader of results; the connection stays.
@@ -55,6 +68,7 @@ impl<'a> Session<'a> {
             output,
             asker: self.asker,
             own: self.own.clone(),
+            dispatch: self.dispatch,
             held: RefCell::new(self.held.take()),
         };
         let outcome = work(&other);
@@ -118,50 +132,11 @@ impl<'a> Session<'a> {
         outcome
     }
 
-    /// Runs a command.
+    /// Runs a command of the tree.
     ///
     /// # Errors
     /// What it says.
     pub(crate) fn run(&self, command: &Command) -> Result<Exit, Failure> {
-        use commands::cluster::{fetch, jobs, look, nodes, sample, submit, trace};
-        match command {
-            Command::Status(args) => self.with_cluster(&args.cluster, look::status),
-            Command::Nodes(args) => self.with_cluster(&args.cluster, look::nodes),
-            Command::Jobs(args) => self.with_cluster(&args.cluster, |desk| look::jobs(args, desk)),
-            Command::Job(args) => self.with_cluster(&args.cluster, |desk| look::job(args, desk)),
-            Command::Events(args) => {
-                self.with_cluster(&args.cluster, |desk| look::events(args, desk))
-            }
-            Command::Submit(args) => {
-                self.with_cluster(&args.cluster, |desk| submit::run(args, desk))
-            }
-            Command::Cancel(args) => {
-                self.with_cluster(&args.cluster, |desk| jobs::cancel(args, desk))
-            }
-            Command::Pause(args) => {
-                self.with_cluster(&args.cluster, |desk| jobs::pause(args, desk))
-            }
-            Command::Resume(args) => {
-                self.with_cluster(&args.cluster, |desk| jobs::resume(args, desk))
-            }
-            Command::Drain(args) => {
-                self.with_cluster(&args.cluster, |desk| nodes::drain(args, desk))
-            }
-            Command::Migrate(args) => {
-                self.with_cluster(&args.cluster, |desk| nodes::migrate(args, desk))
-            }
-            Command::Sample(args) => {
-                self.with_cluster(&args.cluster, |desk| sample::run(args, desk))
-            }
-            Command::Trace(args) => self.with_cluster(&args.cluster, |desk| trace::run(args, desk)),
-            Command::Fetch(args) => self.with_cluster(&args.cluster, |desk| fetch::run(args, desk)),
-            Command::Up(args) => commands::up::run(args, self),
-            Command::Down(args) => commands::down::run(args, self),
-            Command::Doctor(args) => commands::doctor::run(args, self),
-            Command::Ca(command) => commands::ca::run(command, self),
-            Command::Config(command) => commands::settings::run(command, self),
-            Command::Repl(args) => commands::repl::run(args, self),
-            alone => commands::alone(alone, self.settings, self.output),
-        }
+        (self.dispatch)(command, self)
     }
 }

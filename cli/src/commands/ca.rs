@@ -133,7 +133,13 @@ mod tests {
         };
         let output = Output::new(false, true);
         let settings = Settings::default();
-        let session = Session::new(&settings, &output, &Terminal, ClusterArgs::default());
+        let session = Session::new(
+            &settings,
+            &output,
+            &Terminal,
+            ClusterArgs::default(),
+            |_, _| Ok(Exit::Done),
+        );
         let run = |command: CaCommand| run(&command, &session);
         let issue = |operator, output| {
             CaCommand::Issue(CaIssueArgs {

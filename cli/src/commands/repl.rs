@@ -47,7 +47,7 @@ pub(crate) fn run(args: &ReplArgs, outer: &Session<'_>) -> Result<Exit, Failure>
     let cluster = outer.cluster(&args.cluster);
     let asker: &dyn Asker = if args.consent.yes { &Agreed } else { &Terminal };
     let mut hands = Lines {
-        session: Session::new(outer.settings, outer.output, asker, cluster.clone()),
+        session: outer.within(asker, cluster.clone()),
         interrupt: Interrupt::listen()?,
     };
     hands.interrupt.silently();

@@ -164,7 +164,7 @@ moving   to plan e3: preparing
 jobs     1 running, 2 queued
 rate     250 tokens/s
 
-node  health      heard  replica  stage  layers                memory  threads  device  address
+node  health      heard  replica  stage  layers              memory  threads  device  address
 n1    alive   0.5 s ago        0      0    0..2  1.0 MiB of 2.0 MiB        1  cpu     127.0.0.1:1
 n2    lost     90 s ago        0      1    2..4  1.0 MiB of 2.0 MiB        1  cpu     127.0.0.1:2
 n3    alive   0.5 s ago        -      -       -  1.0 MiB of 2.0 MiB        1  cpu     127.0.0.1:3

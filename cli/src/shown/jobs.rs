@@ -138,7 +138,7 @@ mod tests {
         (queued.replica, queued.queue_position) = (None, Some(2));
         let text = table(&[running, queued], NOW);
         let expected = "\
-id  job      method    state    steps          loss                 held-out  place         age
+id  job      method    state     steps          loss                 held-out  place         age
 j3  support  LoRA r=8  running  40/100  2.00 -> 1.50  2.25 -> 1.25 at step 20  replica 0    90 s
 j4  style    LoRA r=8  queued    0/100  2.00 -> 1.50                        -  2 before it  90 s
 ";
@@ -155,10 +155,13 @@ j4  style    LoRA r=8  queued    0/100  2.00 -> 1.50                        -  2
         job.ended = Some(Micros(95_000_000));
         let text = facts(&job, NOW);
         assert!(
-            text.contains("reason     no node has 4 GiB (no capacity)"),
+            text.contains("reason         no node has 4 GiB (no capacity)"),
             "{text}"
         );
-        assert!(text.contains("ended      5.0 s ago, after 65 s"), "{text}");
+        assert!(
+            text.contains("ended          5.0 s ago, after 65 s"),
+            "{text}"
+        );
         let told = told(&job);
         assert_eq!(told["id"], "j3");
         assert_eq!(told["spec"]["seed"], 42);

@@ -193,7 +193,8 @@ fn an_adapter_of_another_model_is_told_and_merged_only_when_asked() {
         }
     }
     for model in ["tiny", "other"] {
-        let job = "adapter = { method = 'lora', rank = 2 }\ntrain = { steps = 1, batch_size = 1 }";
+        let job = "adapter = { method = 'lora', rank = 3, targets = ['q_proj', 'v_proj', 'up_proj', \
+                   'down_proj', 'lm_head'] }\ntrain = { steps = 1, batch_size = 1 }";
         let job = format!("{job}\ninit_from = 'adapters/lora/adapter'");
         let jobs = one_job(&job).replace("'tiny'", &format!("'{model}'"));
         sandbox.write("next.toml", jobs);

@@ -181,6 +181,7 @@ pub(crate) fn replies() -> Vec<Reply> {
         layers: 30,
         jobs: vec![(JobState::Queued, 1)],
         nodes: vec![node_view()],
+        clock: Micros(8),
         uptime: Micros(9),
         tokens_per_second: 12.5,
     };
