@@ -14,6 +14,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use adapter::{AdapterCommand, ImportArgs, InspectAdapterArgs, MergeArgs, MergedFormat};
 pub(crate) use bench::{BenchCommand, BenchTrainArgs};
 pub(crate) use cluster::{
+    CoordinatorArgs, GpuActorArgs,
     CancelArgs, ClusterArgs, Consent, DrainArgs, EventsArgs, FetchArgs, JobArgs, JobsArgs,
     MigrateArgs, NodesArgs, PauseArgs, ResumeArgs, SampleArgs, StatusArgs, SubmitArgs, TraceArgs,
 };
@@ -101,6 +102,10 @@ pub(crate) enum Command {
     Bench(BenchCommand),
     /// Starts a cluster on this machine
     Up(UpArgs),
+    /// Runs the process that decides for a cluster
+    Coordinator(CoordinatorArgs),
+    /// Runs a node that holds a stage of the backbone
+    GpuActor(GpuActorArgs),
     /// Ends the cluster that `up` started
     Down(DownArgs),
     /// Shows the cluster at a glance

@@ -6,11 +6,13 @@ pub(crate) mod adapter_merge;
 pub(crate) mod bench_train;
 pub(crate) mod ca;
 pub(crate) mod cluster;
+pub(crate) mod coordinator;
 pub(crate) mod data_check;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod generate;
+pub(crate) mod gpu_actor;
 pub(crate) mod model_inspect;
 pub(crate) mod model_pull;
 pub(crate) mod model_tiny;
@@ -37,6 +39,8 @@ pub(crate) fn alone(
         Command::Demo(args) => demo::run(args, settings, output),
         Command::Train(args) => train::run(args, settings, output),
         Command::Generate(args) => generate::run(args, settings, output),
+        Command::Coordinator(args) => coordinator::run(args, settings),
+        Command::GpuActor(args) => gpu_actor::run(args, settings),
         Command::Data(DataCommand::Check(args)) => data_check::run(args, settings, output),
         Command::Model(ModelCommand::Pull(args)) => model_pull::run(args, settings, output),
         Command::Model(ModelCommand::Inspect(args)) => model_inspect::run(args, settings, output),

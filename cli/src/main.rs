@@ -22,6 +22,7 @@ mod language;
 mod local;
 mod machine;
 mod merged_model;
+mod process;
 mod progress;
 mod remark;
 mod render;
@@ -41,7 +42,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use args::{Args, ClusterArgs};
+use args::{Args, ClusterArgs, Command};
 use desk::Terminal;
 use exit::{Exit, Failure};
 use render::Output;
@@ -55,7 +56,10 @@ fn main() -> ExitCode {
     };
     let settings = Settings::from_environment();
     let output = Output::new(args.json, args.quiet);
-    log_to_stderr(settings.log.as_deref());
+    // A process of a cluster logs as its file says.
+    if !matches!(args.command, Command::Coordinator(_) | Command::GpuActor(_)) {
+        log_to_stderr(settings.log.as_deref());
+    }
     let session = Session::new(
         &settings,
         &output,
@@ -120,7 +124,8 @@ fn told_by_parser(error: &clap::Error) -> ExitCode {
     ExitCode::from(Exit::Usage.code())
 }
 
-fn log_to_stderr(filter: Option<&str>) {
+/// Logs what a filter lets through.
+pub(crate) fn log_to_stderr(filter: Option<&str>) {
     let filter =
         EnvFilter::try_new(filter.unwrap_or("warn")).unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()

@@ -100,7 +100,7 @@ impl Merge<'_> {
         let layers = &self.model.layers;
         let absent = |width: usize| vec![0.0; width];
         let values = match tensor.source {
-            Source::Embedding => self.model.embedding.to_f32(),
+            Source::Embedding => self.model.embedding().to_f32(),
             Source::Head => return self.head(),
             Source::FinalNorm => self.model.final_norm.clone(),
             Source::AttentionNorm(layer) => layers[layer].attention_norm.clone(),

@@ -1,10 +1,11 @@
 //! What the environment says: the one place that reads it.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-pub(crate) use shared::config::env::{CACHE, CONFIG, HUB_TOKEN, LOG, PREFIX, PYTHON};
+pub(crate) use shared::config::env::{CACHE, CONFIG, HUB_TOKEN, LOG, PREFIX, PYTHON, STORE};
 
 /// The environment of a run.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) config: Option<PathBuf>,
     /// Variables that set keys of that file.
     pub(crate) over: Vec<(String, String)>,
+    /// Options of the bucket that a store may be: region, keys, endpoint.
+    pub(crate) store_options: BTreeMap<String, String>,
 }
 
 impl Settings {
@@ -51,6 +54,13 @@ impl Settings {
             hub_token: get(HUB_TOKEN).and_then(|text| text.into_string().ok()),
             config: get(CONFIG).map(PathBuf::from),
             over: Vec::new(),
+            store_options: STORE
+                .iter()
+                .filter_map(|(name, option)| {
+                    let value = get(name)?.into_string().ok()?;
+                    Some(((*option).to_owned(), value))
+                })
+                .collect(),
         }
     }
 }

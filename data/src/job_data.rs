@@ -1,5 +1,6 @@
 //! The rows of a job: training rows and the held-out ones it is measured on.
 
+use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -44,10 +45,42 @@ impl JobData {
     ) -> Result<Self, LoadError> {
         let options = Options::of(spec, context, Some(vocabulary));
         let open = |file: &str| open(&folder.join(file), &options, tokenizer, template);
-        let Dataset { rows, report } = open(&spec.train)?;
+        Self::gather(spec, seed, open)
+    }
+
+    /// The same from contents that are at hand, by the path that `spec` has; errors call them so.
+    ///
+    /// # Errors
+    /// When a content is missing or has problems.
+    pub fn of_contents(
+        spec: &DataSpec,
+        contents: &BTreeMap<String, impl AsRef<[u8]>>,
+        seed: u64,
+        context: usize,
+        vocabulary: usize,
+        tokenizer: &Tokenizer,
+        template: &Template,
+    ) -> Result<Self, LoadError> {
+        let options = Options::of(spec, context, Some(vocabulary));
+        let read = |file: &str| match contents.get(file) {
+            Some(bytes) => Dataset::load(bytes.as_ref(), file, &options, tokenizer, template),
+            None => Err(LoadError::Open {
+                path: file.to_owned(),
+                source: std::io::ErrorKind::NotFound.into(),
+            }),
+        };
+        Self::gather(spec, seed, read)
+    }
+
+    fn gather(
+        spec: &DataSpec,
+        seed: u64,
+        mut read: impl FnMut(&str) -> Result<Dataset, LoadError>,
+    ) -> Result<Self, LoadError> {
+        let Dataset { rows, report } = read(&spec.train)?;
         match &spec.eval {
             Some(file) => {
-                let eval = open(file)?;
+                let eval = read(file)?;
                 let mut eval_report = eval.report;
                 eval_report.overlap = Some(overlap(&rows, &eval.rows));
                 Ok(Self {
@@ -154,6 +187,32 @@ mod tests {
         assert_eq!((data.train.len(), data.eval.len()), (5, 4));
         let overlap = data.eval_report.unwrap().overlap.unwrap();
         assert_eq!((overlap.count, overlap.lines), (2, vec![1, 2]));
+    }
+
+    #[test]
+    fn contents_at_hand_give_the_rows_of_files() {
+        let folder = tempfile::tempdir().unwrap();
+        texts(folder.path(), "train.jsonl", 0..20);
+        let spec = spec(serde_json::json!({"eval_split": 0.25}));
+        let (tokenizer, bytes) = (
+            Tokenizer::bytes(),
+            fs::read(folder.path().join("train.jsonl")),
+        );
+        let template = Template::choose(None, &tokenizer, None).unwrap();
+        let mut contents = BTreeMap::from([("train.jsonl".to_owned(), bytes.unwrap())]);
+        let read = |contents: &BTreeMap<String, Vec<u8>>| {
+            JobData::of_contents(&spec, contents, 1, 100, 259, &tokenizer, &template)
+        };
+        assert_eq!(
+            read(&contents).unwrap(),
+            load(&spec, folder.path(), 1).unwrap()
+        );
+        contents.clear();
+        let message = read(&contents).unwrap_err().to_string();
+        assert!(
+            message.starts_with("train.jsonl cannot be opened"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod mask_view;
 pub mod message;
 pub mod order;
 pub mod overlap;
+pub mod packed;
 pub mod regular;
 pub mod report;
 pub mod rows;

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use data::rows::TokenRow;
+use serde::{Deserialize, Serialize};
 
 /// Rows of a canonical block.
 pub const BLOCK: usize = 64;
@@ -18,7 +19,7 @@ pub const VIRTUAL: u32 = 1 << 31;
 pub const NO_TARGET: u32 = u32::MAX;
 
 /// One sequence within a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceSlice {
     /// Its rows.
     pub rows: Range<usize>,
@@ -31,7 +32,7 @@ pub struct SequenceSlice {
 }
 
 /// One job's share of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSlice {
     /// The adapter's place in the bank.
     pub slot: usize,
@@ -48,7 +49,7 @@ pub struct JobSlice {
 }
 
 /// Rows of several jobs, ready for one pass.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
     /// Token of each row, or [`VIRTUAL`] | index.
     pub tokens: Vec<u32>,
@@ -186,9 +187,63 @@ impl Batch {
         });
     }
 
+    /// What is wrong with a batch that another process made, if anything: then no pass may see it.
+    #[must_use]
+    pub fn fault(&self, vocab: usize) -> Option<&'static str> {
+        let rows = self.rows();
+        let lists = [
+            self.positions.len(),
+            self.targets.len(),
+            self.coefficients.len(),
+        ];
+        if rows == 0 || lists != [rows; 3] {
+            return Some("its lists are empty or of different lengths");
+        }
+        let known = |token: u32| (token as usize) < vocab;
+        let target = |&target: &u32| target == NO_TARGET || known(target);
+        let token = |&token: &u32| known(token) || token & VIRTUAL != 0;
+        if !self.tokens.iter().all(token) || !self.targets.iter().all(target) {
+            return Some("it has a token outside the vocabulary");
+        }
+        let mut ranges = self.jobs.iter().map(|job| &job.rows);
+        if !in_turn(ranges.by_ref(), 0, rows) {
+            return Some("its jobs do not share its rows");
+        }
+        let mut ranges = self.sequences.iter().map(|sequence| &sequence.rows);
+        if !in_turn(ranges.by_ref(), 0, rows) {
+            return Some("its sequences do not share its rows");
+        }
+        let belongs = |sequence: &SequenceSlice| {
+            let (job, own) = (self.jobs.get(sequence.job), &sequence.rows);
+            job.is_some_and(|job| job.rows.start <= own.start && own.end <= job.rows.end)
+        };
+        if !self.sequences.iter().all(belongs) {
+            return Some("a sequence is not its job's");
+        }
+        let sound = |job: &JobSlice| {
+            job.blocks.is_empty() || in_turn(job.blocks.iter(), job.rows.start, job.rows.end)
+        };
+        if !self.jobs.iter().all(sound) {
+            return Some("the blocks of a job are not its rows");
+        }
+        None
+    }
+
     /// Highest position plus one.
     #[must_use]
     pub fn reach(&self) -> usize {
         self.positions.iter().max().map_or(0, |&p| p as usize + 1)
     }
+}
+
+/// Whether ranges that are not empty follow each other from `start` to `end`.
+fn in_turn<'a>(ranges: impl Iterator<Item = &'a Range<usize>>, start: usize, end: usize) -> bool {
+    let mut at = start;
+    for range in ranges {
+        if range.start != at || range.end <= at {
+            return false;
+        }
+        at = range.end;
+    }
+    at == end
 }

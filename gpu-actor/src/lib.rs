@@ -2,12 +2,16 @@
 
 #![deny(unsafe_code)]
 
+pub mod actor;
+pub mod artifacts;
 pub mod batch;
 pub mod durable;
+pub mod duty;
 pub mod link;
 pub mod model;
 pub mod peft;
 pub mod pipeline;
+pub mod replica;
 pub mod sample;
 pub mod stage;
 pub mod train;

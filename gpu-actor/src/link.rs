@@ -1,13 +1,21 @@
-//! How chunks travel between neighbouring stages: one trait, whatever carries them.
+//! How parcels travel between neighbouring stages: one trait, whatever carries them.
 //!
-//! Flow control is by credit: a side may send so many chunks more than the other has taken; taking one gives its
-//! credit back. Nothing here blocks, so that two stages that send to each other cannot wait for each other: who has
-//! nothing to do waits for the [`bell`] that every arrival and every credit rings.
+//! A parcel is a [`Chunk`] of values or a [`Word`]. Flow control of chunks is by credit: a side may send so many more
+//! than the other has taken; taking one gives its credit back. Words are small and always go. Nothing here blocks, so
+//! that two stages that send to each other cannot wait for each other: who has nothing to do waits for the [`bell`]
+//! that every arrival, every credit and every end rings.
+//!
+//! Parcels of one direction arrive in the order in which they were sent. Whatever carries the values of a chunk, its
+//! header and all words go by that order, and a parcel is received once all of it is here.
 
 use thiserror::Error;
 
 pub mod bell;
 pub mod local;
+pub mod quic;
+pub mod word;
+
+use word::Word;
 
 /// Which way a chunk goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +50,17 @@ pub struct Chunk {
     pub values: Vec<f32>,
 }
 
-/// Says why a chunk did not go or come.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+/// What a link carries.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Parcel {
+    /// Values; costs a credit.
+    Chunk(Chunk),
+    /// Everything else; free.
+    Word(Word),
+}
+
+/// Says why a parcel did not go or come.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum LinkError {
     /// The other side has not taken enough of what was sent before.
     #[error(
@@ -56,6 +73,12 @@ pub enum LinkError {
     /// The other side is gone.
     #[error("the other side closed the link")]
     Closed,
+    /// What carries the link failed.
+    #[error("the link failed: {reason}")]
+    Failed {
+        /// The carrier's reason.
+        reason: String,
+    },
 }
 
 /// One end of a link between two stages.
@@ -63,17 +86,17 @@ pub trait ChunkLink: Send {
     /// Chunks that may be sent now.
     fn credit(&self) -> usize;
 
-    /// Sends a chunk, at the cost of one credit.
+    /// Sends a parcel; a chunk costs one credit.
     ///
     /// # Errors
-    /// [`LinkError::NoCredit`] when there is none, [`LinkError::Closed`] when nobody will ever take it.
-    fn send(&mut self, chunk: Chunk) -> Result<(), LinkError>;
+    /// [`LinkError::NoCredit`] for a chunk when there is none; else when nobody will ever take it.
+    fn send(&mut self, parcel: Parcel) -> Result<(), LinkError>;
 
-    /// Takes the next chunk, if one is here, and gives the sender its credit back.
+    /// Takes the next parcel, if one is here; for a chunk the sender gets its credit back.
     ///
     /// # Errors
-    /// [`LinkError::Closed`] when the other side is gone and all that it sent was taken.
-    fn receive(&mut self) -> Result<Option<Chunk>, LinkError>;
+    /// [`LinkError::Closed`] or [`LinkError::Failed`] when no parcel will come and all that came were taken.
+    fn receive(&mut self) -> Result<Option<Parcel>, LinkError>;
 
     /// Ends the link; the other side finds out once it took all that was sent.
     fn close(&mut self);

@@ -93,9 +93,9 @@ impl OpenOptions {
 pub struct Model {
     /// Sizes and switches of the whole model.
     pub shape: ModelShape,
-    /// Token embeddings, `(vocab, hidden)`.
-    pub embedding: Weight,
-    /// LM head, `(vocab, hidden)`; none: the embedding.
+    /// Token embeddings, `(vocab, hidden)`; held by the first stage, and by the last one of a tied model.
+    pub embedding: Option<Weight>,
+    /// LM head, `(vocab, hidden)`, of an untied model; held by the last stage.
     pub head: Option<Weight>,
     /// Weight of the norm before the head, `(hidden)`.
     pub final_norm: Vec<f32>,
@@ -107,6 +107,26 @@ pub struct Model {
     pub tokenizer: TokenizerSource,
     /// Name that means the same elsewhere (a hub id or `general.name`), if the files have one; never a path.
     pub name: Option<String>,
+}
+
+/// Which of the model's ends a stage needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// The embedding: to embed, or as the head of a tied model.
+    pub(crate) embedding: bool,
+    /// A head of its own.
+    pub(crate) head: bool,
+}
+
+impl Ends {
+    /// Those of a stage with these layers.
+    pub(crate) fn of(span: &Range<usize>, shape: &ModelShape) -> Self {
+        let last = span.end == shape.layers;
+        Self {
+            embedding: span.start == 0 || (last && shape.tied_embeddings),
+            head: last && !shape.tied_embeddings,
+        }
+    }
 }
 
 /// The frozen weights of one block.
@@ -182,10 +202,11 @@ impl Model {
             held.start <= span.start && span.end <= held.end,
             "layers {span:?} of {held:?}"
         );
+        let ends = Ends::of(&span, &self.shape);
         Self {
             shape: self.shape.clone(),
-            embedding: self.embedding.clone(),
-            head: self.head.clone(),
+            embedding: self.embedding.clone().filter(|_| ends.embedding),
+            head: self.head.clone().filter(|_| ends.head),
             final_norm: self.final_norm.clone(),
             layers: self.layers[span.start - held.start..span.end - held.start].to_vec(),
             first_layer: span.start,
@@ -194,10 +215,26 @@ impl Model {
         }
     }
 
+    /// The token embeddings, `(vocab, hidden)`.
+    ///
+    /// # Panics
+    /// When they are not held: only a first stage embeds.
+    #[must_use]
+    pub fn embedding(&self) -> &Weight {
+        let held = self.embedding.as_ref();
+        held.expect("the first stage holds the embedding")
+    }
+
     /// The LM head, `(vocab, hidden)`: the embedding in a tied model.
+    ///
+    /// # Panics
+    /// When it is not held: only a last stage computes losses and logits.
     #[must_use]
     pub fn head(&self) -> &Weight {
-        self.head.as_ref().unwrap_or(&self.embedding)
+        let tied = self.embedding.as_ref();
+        let tied = tied.filter(|_| self.shape.tied_embeddings);
+        let held = self.head.as_ref().or(tied);
+        held.expect("the last stage holds the head")
     }
 
     /// The turn per position, in radians, of each pair of a head: `(head_dim / 2)`.
@@ -226,7 +263,8 @@ impl Model {
 
     /// Every weight matrix held: embedding, layers, head.
     pub fn matrices(&self) -> impl Iterator<Item = &Weight> {
-        std::iter::once(&self.embedding)
+        let embedding = self.embedding.iter();
+        embedding
             .chain(self.layers.iter().flat_map(|layer| &layer.projections))
             .chain(&self.head)
     }

@@ -8,7 +8,7 @@
 //!
 //! | id | invariant |
 //! | --- | --- |
-//! | PI-1 | each planned micro-batch goes forward once and then backward once, in the plan's order |
+//! | PI-1 | each planned micro-batch goes forward once, and then backward once if it trains, in the plan's order |
 //! | PI-2 | held activations fit the budget, but a single micro-batch is always let in |
 //! | PI-3 | at most `stages - stage` micro-batches are held |
 //! | PI-4 | a job's rows never meet weights of another step than their own |
@@ -21,6 +21,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
+pub mod council;
 #[cfg(test)]
 mod tests;
 
@@ -65,6 +66,8 @@ pub struct MicroBatch {
     pub number: MicroBatchNumber,
     /// Bytes that backward needs of forward on this stage.
     pub bytes: u64,
+    /// Whether it comes back; evaluations and samples only go forward, and nothing is kept of them.
+    pub trains: bool,
     /// The jobs in it.
     pub shares: Vec<Share>,
 }
@@ -76,6 +79,8 @@ pub enum Event {
     Planned(MicroBatch),
     /// An adapter was attached that has taken so many steps.
     Attached(Slot, u64),
+    /// An adapter that nothing is planned for was taken off.
+    Detached(Slot),
     /// The output of the stage before is here.
     Activation(MicroBatchNumber),
     /// The gradient from the stage behind is here.
@@ -197,6 +202,15 @@ impl Pipeline {
                 self.steps.insert(*slot, *step);
                 Ok(())
             }
+            Event::Detached(slot) => {
+                let shares = |m: &MicroBatch| m.shares.iter().any(|share| share.slot == *slot);
+                let mut open = self.planned.iter().chain(&self.held);
+                if open.any(shares) || self.complete.iter().any(|step| step.0 == *slot) {
+                    return Err("micro-batches of this adapter are under way");
+                }
+                self.steps.remove(slot);
+                Ok(())
+            }
             Event::Activation(number) => {
                 let first = self.place.stage == 0;
                 let passed = self.planned.front().map_or(self.next, |m| m.number);
@@ -243,6 +257,9 @@ impl Pipeline {
             Work::Forward(number) => {
                 self.activations.remove(&number);
                 let micro_batch = self.planned.pop_front().expect("it was planned");
+                if !micro_batch.trains {
+                    return;
+                }
                 self.held.push_back(micro_batch);
                 if self.place.is_last() {
                     self.gradients.insert(number);
@@ -280,6 +297,9 @@ impl Pipeline {
     }
 
     fn has_room(&self, micro_batch: &MicroBatch) -> bool {
+        if !micro_batch.trains {
+            return true;
+        }
         let held = self.held_bytes().saturating_add(micro_batch.bytes);
         let warm_up = self.place.stages - self.place.stage;
         self.held.is_empty() || (held <= self.budget && self.held.len() < warm_up)

@@ -1,14 +1,17 @@
 //! Training many jobs at once: packing, the session, what it reports.
 
+pub mod engine;
 pub mod event;
-mod meeting;
+pub mod flat;
+pub mod identity;
+pub mod job_state;
+pub mod local;
 pub mod memory;
 pub mod pack;
-pub mod pipeline_error;
-pub mod pipelined;
 pub mod prepare;
 pub mod progress;
+mod run;
+pub mod seal;
 pub mod session;
-mod station;
 pub mod store;
-mod tally;
+pub mod tally;

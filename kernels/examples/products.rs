@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p kernels --example products [-- [avx512|avx2|portable] THREADS [ROWS ...]]` prints GFLOP/s of both and their ratio
 //! (above 1: ours is faster) for forward `x W^T` and backward `dy W`. The peer multiplies numbers in memory; ours reads
-//! the stored format. Rates are per second of processor time times the threads, so that other work on the machine
-//! disturbs them little; idle threads are not seen.
+//! the stored format. Rates are of the best of many calls, per second of processor time times the threads, so that other
+//! work on the machine disturbs them little; idle threads are not seen. Weights take turns, so that each call finds its
+//! weight as a step does: in no cache that is near.
 
 use std::fs;
 use std::sync::Arc;
@@ -22,6 +23,9 @@ const SHAPES: [(usize, usize); 5] = [
     (1536, 576),
     (576, 49152),
 ];
+
+/// Numbers of all weights of a shape and a format.
+const TURNS: usize = 12_000_000;
 
 const FORMATS: [Format; 3] = [Format::F32, Format::Bf16, Format::Q4_1];
 
@@ -48,7 +52,11 @@ fn main() {
         "in,out", "rows", "way", "gemm", "F32", "BF16", "Q4_1"
     );
     for (inputs, outputs) in SHAPES {
-        let weights = FORMATS.map(|format| weight(format, outputs, inputs));
+        let turns = (TURNS / (inputs * outputs)).max(1);
+        let weights = FORMATS.map(|format| {
+            let weight = || weight(format, outputs, inputs);
+            std::iter::repeat_with(weight).take(turns).collect()
+        });
         for &rows in &rows {
             compare(&cpu, rows, &weights, true);
             compare(&cpu, rows, &weights, false);
@@ -56,8 +64,8 @@ fn main() {
     }
 }
 
-fn compare(cpu: &Cpu, rows: usize, weights: &[Weight; 3], forward: bool) {
-    let (outputs, inputs) = (weights[0].rows(), weights[0].cols());
+fn compare(cpu: &Cpu, rows: usize, weights: &[Vec<Weight>; 3], forward: bool) {
+    let (outputs, inputs) = (weights[0][0].rows(), weights[0][0].cols());
     let (from, to) = if forward {
         (inputs, outputs)
     } else {
@@ -66,24 +74,27 @@ fn compare(cpu: &Cpu, rows: usize, weights: &[Weight; 3], forward: bool) {
     let x = numbers(rows * from);
     let mut y = vec![0.0; rows * to];
     let flops = 2 * rows * inputs * outputs;
-    let mut times = [Duration::ZERO; 4];
-    // Long enough for the coarse clock of the kernel, short enough for all four to see the same neighbours.
-    let calls = (2_000_000_000 / flops).clamp(1, 500);
-    let rounds = 8;
-    for _ in 0..rounds {
-        times[0] += timed(calls, &mut || match forward {
-            true => peer::forward(cpu, &x, &weights[0], &mut y),
-            false => peer::backward(cpu, &x, &weights[0], &mut y, false),
-        });
-        for (weight, time) in weights.iter().zip(&mut times[1..]) {
-            *time += timed(calls, &mut || match forward {
-                true => linear::forward(cpu, &x, weight, &mut y),
-                false => linear::backward(cpu, &x, weight, &mut y, false),
+    let mut times = [Duration::MAX; 4];
+    for turn in 0..(40_000_000_000 / flops).clamp(4, 200) {
+        let of = |format: usize| &weights[format][turn % weights[format].len()];
+        let mut keep = |place: usize, time: Duration| times[place] = times[place].min(time);
+        keep(
+            0,
+            timed(|| match forward {
+                true => peer::forward(cpu, &x, of(0), &mut y),
+                false => peer::backward(cpu, &x, of(0), &mut y, false),
+            }),
+        );
+        for format in 0..FORMATS.len() {
+            let time = timed(|| match forward {
+                true => linear::forward(cpu, &x, of(format), &mut y),
+                false => linear::backward(cpu, &x, of(format), &mut y, false),
             });
+            keep(format + 1, time);
         }
     }
     #[expect(clippy::cast_precision_loss, reason = "a rate to print")]
-    let work = (flops * calls * rounds * cpu.threads()) as f64;
+    let work = (flops * cpu.threads()) as f64;
     let rates = times.map(|time| work / time.as_secs_f64() / 1e9);
     let ours = |i: usize| format!("{:.1} ({:.2})", rates[i], rates[i] / rates[0]);
     let way = if forward { "forward" } else { "backward" };
@@ -99,15 +110,17 @@ fn compare(cpu: &Cpu, rows: usize, weights: &[Weight; 3], forward: bool) {
     );
 }
 
-/// Returns the processor time of some calls, over all threads.
-fn timed(calls: usize, work: &mut impl FnMut()) -> Duration {
+/// Returns the processor time of a call, over all threads.
+fn timed(mut work: impl FnMut()) -> Duration {
     let start = processor_time();
-    (0..calls).for_each(|_| work());
+    work();
     processor_time() - start
 }
 
 /// Returns the time that all threads of this process have run, as Linux tells it.
 fn processor_time() -> Duration {
+    // Linux brings the time of a running thread up to date when it offers to pause.
+    std::thread::yield_now();
     let tasks = fs::read_dir("/proc/self/task").expect("Linux");
     let nanoseconds = tasks.map(|task| {
         let path = task.expect("a thread").path().join("schedstat");

@@ -22,6 +22,8 @@ pub enum Domain {
     Mask = 6,
     /// Which rows are held out for evaluation.
     Split = 7,
+    /// What happens in a simulated cluster.
+    Simulation = 8,
 }
 
 /// One independent stream of numbers, addressed by element.

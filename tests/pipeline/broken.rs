@@ -1,13 +1,17 @@
 //! A job whose numbers break on one stage is set aside on all, in its last good state, and the others go on.
 
-use gpu_actor::stage::optim::OptimizerState;
+use gpu_actor::replica::event::ReplicaEvent;
+use gpu_actor::replica::lead::Start;
+use gpu_actor::train::event::Event;
 use gpu_actor::train::session::layout_of;
 use shared::job::OptimizerKind;
 use shared::model::Family;
 use system_tests::methods;
 use system_tests::plan::{Plan, plain};
 
-use crate::run::{Manner, assert_same, from, on_one, on_stages, state_bits};
+use crate::run::{
+    Manner, admission, assert_same, assert_same_state, fresh, on_one, on_stages, store, stored,
+};
 use crate::tiny;
 
 /// Every method beside a neighbour, with a learning rate that breaks it sooner or later; how many broke.
@@ -22,14 +26,11 @@ fn broken_jobs(learning_rate: f64) -> usize {
         let neighbour = plain("neighbour", methods::every().remove(1));
         let plans: [Plan; 2] = [broken, neighbour];
         let one = on_one(&model, &plans, 300);
-        assert!(!one[1].aside && one[1].taken == 4);
+        assert!(!one[1].aside && one[1].state.progress.step == 4);
         count += usize::from(one[0].aside);
         for stages in 1..=3 {
-            let (many, outcomes) = on_stages(&model, &plans, &Manner::new(stages, 70));
+            let many = on_stages(&model, &plans, &Manner::new(stages, 70));
             assert_same(&one, &many, &plans, &format!("{stages} stages"));
-            let reason = outcomes.iter().find_map(|o| o.numbers.as_ref().err());
-            let told = reason.is_some_and(|reason| reason.contains("not finite"));
-            assert_eq!(told, one[0].aside, "{reason:?}");
         }
     }
     count
@@ -58,17 +59,28 @@ fn an_update_that_overflows_on_one_stage_is_taken_on_none() {
         plan.spec.train.steps = Some(2);
         let layout = layout_of(&plan.spec.adapter, &model, plan.spec.seed);
         for index in [0, layout.len / 2, layout.len - 1] {
-            let mut optimizer = OptimizerState::new(&plan.spec.optimizer, layout.len);
-            optimizer.first[index] = 3e38;
+            let mut state = fresh(&plan, &model);
+            state.optimizer.first[index] = 3e38;
             let key = &layout.parameter_at(index).unwrap().key;
             let wanted = format!("new value of {key} is not finite");
             for stages in [1, 3] {
-                let manner = Manner::new(stages, 70);
-                let (many, outcomes) = from(&model, &plan, &optimizer, &manner);
-                assert_eq!(outcomes[0].numbers, Err(wanted.clone()), "{stages} stages");
-                let values = plan.values(&layout, &model);
-                assert!(many.state == state_bits(&values, &optimizer), "{wanted}");
-                assert_eq!((many.taken, many.steps.len()), (0, 0));
+                let store = store();
+                let mut replica = Manner::new(stages, 70).start(&model, &store);
+                let lead = replica.lead();
+                let start = Start::State(Box::new(state.clone()));
+                lead.admit(admission(&plan, &model, start))
+                    .unwrap()
+                    .unwrap();
+                let mut events = lead.round().unwrap();
+                events.extend(lead.drain().unwrap());
+                let reason = events.iter().find_map(|event| match event {
+                    ReplicaEvent::Training(Event::Quarantined { reason, .. }) => Some(reason),
+                    _ => None,
+                });
+                assert_eq!(reason, Some(&wanted), "{stages} stages");
+                replica.close().unwrap();
+                let found = stored(&store, &plan, &model).recovered.unwrap();
+                assert_same_state(&state, &found.state, &wanted);
             }
         }
     }

@@ -3,16 +3,24 @@
 //! | file | what |
 //! | --- | --- |
 //! | `tiny`, `run` | models of several layers, and how jobs are run on one stage or more |
-//! | `methods` | every method alone and all together, on one to four stages |
+//! | `methods` | every method alone and all together, on one to five stages |
 //! | `mixes` | random jobs, passes, budgets and credits |
 //! | `broken` | a job whose numbers break is set aside on all stages, in its last good state |
+//! | `recovery` | killed, rebuilt on other stages, halted: the same final bits |
+//! | `partial` | stages that open their own layers |
+//! | `texts` | sampled over stages |
 //! | `stalls` | what cannot go on says why |
+//! | `watch` | what an observer is told |
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod broken;
 mod methods;
 mod mixes;
+mod partial;
+mod recovery;
 mod run;
 mod stalls;
+mod texts;
 mod tiny;
+mod watch;

@@ -1,20 +1,26 @@
-//! Plans on one stage, by the session, and on several.
+//! Plans in a session on one stage, and on replicas of several.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use data::rows::TokenRow;
+use gpu_actor::artifacts::Artifacts;
+use gpu_actor::artifacts::memory::MemoryArtifacts;
+use gpu_actor::artifacts::recover;
 use gpu_actor::model::Model;
-use gpu_actor::stage::optim::{OptimizerState, Rule};
+use gpu_actor::replica::event::ReplicaEvent;
+use gpu_actor::replica::lead::{Admission, Lead, Start};
+use gpu_actor::replica::local::{LocalReplica, LocalSettings};
 use gpu_actor::train::event::Event;
-use gpu_actor::train::pack::Request;
-use gpu_actor::train::pipelined::{Pipelined, Step, StepOutcome};
-use gpu_actor::train::progress;
+use gpu_actor::train::identity::Identity;
+use gpu_actor::train::job_state::JobState;
 use gpu_actor::train::session::{Session, Standing, layout_of};
 use kernels::cpu::Cpu;
+use shared::ids::JobName;
 use system_tests::plan::Plan;
 
-/// How a pipeline is run: none of it may show in any result.
+/// How a replica is run: none of it may show in any result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     /// Stages.
@@ -27,6 +33,10 @@ pub(crate) struct Manner {
     pub(crate) budget: u64,
     /// Chunks a stage may be ahead.
     pub(crate) credits: usize,
+    /// Rounds planned at once.
+    pub(crate) ahead: usize,
+    /// How long nothing may move.
+    pub(crate) patience: Duration,
 }
 
 impl Manner {
@@ -37,191 +47,253 @@ impl Manner {
             tokens_per_pass,
             budget: u64::MAX,
             credits: 2,
+            ahead: 3,
+            patience: Duration::from_secs(120),
         }
     }
+
+    /// A replica without jobs.
+    pub(crate) fn start(&self, model: &Model, store: &Store) -> LocalReplica {
+        let mut settings = LocalSettings::new(self.tokens_per_pass);
+        settings.budget = self.budget;
+        settings.credits = self.credits;
+        settings.lead.ahead = self.ahead;
+        settings.lead.least_rows = 16;
+        settings.patience = self.patience;
+        let cpu = Cpu::new(self.threads).unwrap();
+        LocalReplica::start(model, &cpu, self.stages, store, &settings).unwrap()
+    }
+}
+
+/// A store that stages share.
+pub(crate) type Store = Arc<dyn Artifacts>;
+
+/// An empty store.
+pub(crate) fn store() -> Store {
+    Arc::new(MemoryArtifacts::default())
 }
 
 /// What is left of a job.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Remains {
-    /// Loss, accuracy and norm of each step as bits.
-    pub(crate) steps: Vec<[u64; 3]>,
-    /// Values and moments as bits.
-    pub(crate) state: Vec<Vec<u32>>,
-    /// Steps taken.
-    pub(crate) taken: u64,
-    /// Whether the job was set aside.
+    /// What was told of it, reasons left out: on which stage a number broke may show in them.
+    pub(crate) events: Vec<Event>,
+    /// Its last state.
+    pub(crate) state: JobState,
+    /// Whether it was set aside.
     pub(crate) aside: bool,
 }
 
-fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|value| value.to_bits()).collect()
-}
-
 /// Values and moments as bits.
-pub(crate) fn state_bits(values: &[f32], optimizer: &OptimizerState) -> Vec<Vec<u32>> {
-    vec![
-        bits(values),
-        bits(&optimizer.first),
-        bits(&optimizer.second),
-    ]
+pub(crate) fn state_bits(state: &JobState) -> [Vec<u32>; 3] {
+    let optimizer = &state.optimizer;
+    [&state.values, &optimizer.first, &optimizer.second]
+        .map(|list| list.iter().map(|value| value.to_bits()).collect())
 }
 
-fn step_bits(loss: f64, accuracy: f64, norm: f64) -> [u64; 3] {
-    [loss, accuracy, norm].map(f64::to_bits)
+/// Training and held-out rows of a plan.
+pub(crate) fn rows(plan: &Plan, vocab: usize) -> (Vec<TokenRow>, Vec<TokenRow>) {
+    let rows = plan.rows(vocab);
+    let held_out = match plan.spec.eval.every_steps {
+        Some(_) => rows.iter().take(2).cloned().collect(),
+        None => Vec::new(),
+    };
+    (rows, held_out)
 }
 
-/// All jobs together in a session on one stage.
-pub(crate) fn on_one(model: &Arc<Model>, plans: &[Plan], tokens_per_pass: usize) -> Vec<Remains> {
-    let mut session = Session::new(model.clone(), Cpu::new(2).unwrap(), tokens_per_pass);
-    for plan in plans {
-        let (spec, rows) = (plan.spec.clone(), plan.rows(model.shape.vocab));
-        let layout = layout_of(&spec.adapter, model, spec.seed);
-        let values = plan.values(&layout, model);
-        session
-            .admit(spec, layout, values, rows, Vec::new(), None)
-            .unwrap();
+/// The state before the first step.
+pub(crate) fn fresh(plan: &Plan, model: &Model) -> JobState {
+    let layout = layout_of(&plan.spec.adapter, model, plan.spec.seed);
+    JobState::fresh(&plan.spec, plan.values(&layout, model))
+}
+
+/// What a plan's states belong to.
+pub(crate) fn identity(plan: &Plan) -> Identity {
+    Identity {
+        spec: plan.spec.clone(),
+        backbone: "tiny".into(),
+        data: "rows".into(),
     }
-    let mut steps: BTreeMap<_, Vec<[u64; 3]>> = BTreeMap::new();
-    while !session.is_idle() {
-        for event in session.round() {
-            if let Event::Step {
-                job,
-                loss,
-                accuracy,
-                gradient_norm,
-                ..
-            } = event
-            {
-                let numbers = step_bits(loss, accuracy, gradient_norm);
-                steps.entry(job).or_default().push(numbers);
+}
+
+/// The newest sound state of a plan's job.
+pub(crate) fn stored(store: &Store, plan: &Plan, model: &Model) -> recover::Found {
+    let layout = layout_of(&plan.spec.adapter, model, plan.spec.seed);
+    recover::newest(&**store, &plan.spec.name, &identity(plan), &layout).unwrap()
+}
+
+/// A job of a plan, from this state.
+pub(crate) fn admission(plan: &Plan, model: &Model, start: Start) -> Admission {
+    let (rows, eval_rows) = rows(plan, model.shape.vocab);
+    Admission {
+        name: plan.spec.name.clone(),
+        identity: identity(plan),
+        rows,
+        eval_rows,
+        start,
+        paused: false,
+    }
+}
+
+/// Puts a plan's job on a replica, from its newest state in the store or fresh.
+pub(crate) fn admit(lead: &mut Lead, plan: &Plan, model: &Model, store: &Store) {
+    // A keeper that outlived its replica may remove a state that was just found, but not without a newer one.
+    loop {
+        let (start, step) = match stored(store, plan, model).recovered {
+            Some(recovered) => {
+                let step = recovered.state.progress.step;
+                (Start::Stored(Box::new(recovered.manifest)), step)
+            }
+            None => (Start::State(Box::new(fresh(plan, model))), 0),
+        };
+        match lead.admit(admission(plan, model, start)).unwrap() {
+            Ok((taken, _)) => {
+                assert_eq!(taken, step);
+                return;
+            }
+            Err(problem) => {
+                let newer = stored(store, plan, model).recovered.unwrap();
+                assert!(newer.state.progress.step > step, "{problem}");
             }
         }
     }
+}
+
+/// Events with reasons left out.
+fn told(event: Event) -> Event {
+    match event {
+        Event::Quarantined { job, step, .. } => Event::Quarantined {
+            job,
+            step,
+            reason: String::new(),
+        },
+        event => event,
+    }
+}
+
+/// All jobs together in a session on one stage, each from the round in which it arrives.
+pub(crate) fn on_one(model: &Arc<Model>, plans: &[Plan], tokens_per_pass: usize) -> Vec<Remains> {
+    let mut session = Session::new(model.clone(), Cpu::new(2).unwrap(), tokens_per_pass);
+    let mut events: BTreeMap<JobName, Vec<Event>> = BTreeMap::new();
+    let mut round = 0;
+    while !session.is_idle() || plans.iter().any(|plan| plan.arrives >= round) {
+        for plan in plans.iter().filter(|plan| plan.arrives == round) {
+            let (rows, held_out) = rows(plan, model.shape.vocab);
+            let layout = layout_of(&plan.spec.adapter, model, plan.spec.seed);
+            let values = plan.values(&layout, model);
+            session
+                .admit(plan.spec.clone(), layout, values, rows, held_out, None)
+                .unwrap();
+        }
+        for event in session.round() {
+            if !matches!(event, Event::CheckpointDue { .. }) {
+                events
+                    .entry(event.job().clone())
+                    .or_default()
+                    .push(told(event));
+            }
+        }
+        round += 1;
+    }
     let remains = plans.iter().map(|plan| {
         let name = &plan.spec.name;
-        let aside = matches!(session.standing(name), Some(Standing::Quarantined(_)));
-        let state = session.state(name).unwrap();
         Remains {
-            steps: steps.remove(name).unwrap_or_default(),
-            state: state_bits(&state.values, &state.optimizer),
-            taken: state.optimizer.step,
-            aside,
+            events: events.remove(name).unwrap_or_default(),
+            state: session.state(name).unwrap(),
+            aside: matches!(session.standing(name), Some(Standing::Quarantined(_))),
         }
     });
     remains.collect()
 }
 
-/// All jobs together on a pipeline, all their steps planned at once.
-pub(crate) fn on_stages(
-    model: &Arc<Model>,
-    plans: &[Plan],
-    manner: &Manner,
-) -> (Vec<Remains>, Vec<StepOutcome>) {
-    let fresh = plans.iter().map(|plan| {
-        let layout = layout_of(&plan.spec.adapter, model, plan.spec.seed);
-        OptimizerState::new(&plan.spec.optimizer, layout.len)
-    });
-    let fresh: Vec<OptimizerState> = fresh.collect();
-    run(model, plans, &fresh, manner)
-}
-
-/// One job on a pipeline, from moments of before.
-pub(crate) fn from(
-    model: &Arc<Model>,
-    plan: &Plan,
-    optimizer: &OptimizerState,
-    manner: &Manner,
-) -> (Remains, Vec<StepOutcome>) {
-    let (plans, states) = (std::slice::from_ref(plan), std::slice::from_ref(optimizer));
-    let (mut remains, outcomes) = run(model, plans, states, manner);
-    (remains.remove(0), outcomes)
-}
-
-fn run(
-    model: &Arc<Model>,
-    plans: &[Plan],
-    states: &[OptimizerState],
-    manner: &Manner,
-) -> (Vec<Remains>, Vec<StepOutcome>) {
-    let cpu = Cpu::new(manner.threads).unwrap();
-    let mut pipeline = Pipelined::new(model, cpu, manner.stages).unwrap();
-    pipeline.budget = manner.budget;
-    pipeline.credits = manner.credits;
-    let mut slots = Vec::new();
-    for (plan, state) in plans.iter().zip(states) {
-        let spec = &plan.spec;
-        let layout = layout_of(&spec.adapter, model, spec.seed);
-        let values = plan.values(&layout, model);
-        let rule = Rule::new(&spec.optimizer, &spec.adapter);
-        slots.push(pipeline.admit(&layout, spec.seed, &rule, &values, state));
+/// All jobs together on a replica, each from the round in which it arrives; a job that ended leaves at once.
+pub(crate) fn on_stages(model: &Arc<Model>, plans: &[Plan], manner: &Manner) -> Vec<Remains> {
+    let store = store();
+    let mut replica = manner.start(model, &store);
+    let mut events: BTreeMap<JobName, Vec<ReplicaEvent>> = BTreeMap::new();
+    let mut aside = Vec::new();
+    let mut round = 0;
+    while !replica.lead().is_idle() || plans.iter().any(|plan| plan.arrives >= round) {
+        for plan in plans.iter().filter(|plan| plan.arrives == round) {
+            admit(replica.lead(), plan, model, &store);
+        }
+        match replica.lead().round() {
+            Ok(told) => gather(told, &mut events),
+            // The stage that failed says more than the lead, which lost it.
+            Err(error) => panic!("{}", replica.cause(error)),
+        }
+        let lead = replica.lead();
+        let ended: Vec<JobName> = lead
+            .jobs()
+            .filter(|job| !matches!(lead.standing(job), Some(Standing::Active)))
+            .cloned()
+            .collect();
+        for job in ended {
+            let step = lead.progress(&job).unwrap().0.step;
+            if lead.durable(&job) == Some(step) {
+                if let Some(Standing::Quarantined(_)) = lead.standing(&job) {
+                    aside.push(job.clone());
+                }
+                assert!(lead.remove(&job).unwrap());
+            }
+        }
+        round += 1;
     }
-    let rows: Vec<Vec<TokenRow>> = plans.iter().map(|p| p.rows(model.shape.vocab)).collect();
-    let rounds = rounds(model, plans, &rows, &slots);
-    let outcomes = pipeline.run(&rounds, manner.tokens_per_pass).unwrap();
-    let remains = slots.iter().map(|&slot| {
-        let own: Vec<&StepOutcome> = outcomes.iter().filter(|o| o.slot == slot).collect();
-        let taken = own.iter().filter_map(|outcome| {
-            let norm = outcome.numbers.as_ref().ok()?.gradient_norm;
-            Some(step_bits(outcome.loss, outcome.accuracy, norm))
+    let lead = replica.lead();
+    gather(lead.drain().unwrap(), &mut events);
+    for job in lead.jobs().cloned().collect::<Vec<_>>() {
+        if let Some(Standing::Quarantined(_)) = lead.standing(&job) {
+            aside.push(job);
+        }
+    }
+    replica.close().unwrap();
+    let remains = plans.iter().map(|plan| {
+        let name = &plan.spec.name;
+        let training = events.remove(name).unwrap_or_default();
+        let training = training.into_iter().filter_map(|event| match event {
+            ReplicaEvent::Training(event) => Some(told(event)),
+            // A job that joined behind rounds on their way is not stored before its first step, unless that breaks.
+            ReplicaEvent::Durable { step, .. } if step > 0 || aside.contains(name) => None,
+            other => panic!("{other:?}"),
         });
-        let (values, optimizer) = pipeline.state(slot).unwrap();
         Remains {
-            steps: taken.collect(),
-            state: state_bits(&values, &optimizer),
-            taken: optimizer.step,
-            aside: own.iter().any(|outcome| outcome.numbers.is_err()),
+            events: training.collect(),
+            state: stored(&store, plan, model).recovered.unwrap().state,
+            aside: aside.contains(name),
         }
     });
-    (remains.collect(), outcomes)
+    remains.collect()
 }
 
-/// The steps of all jobs, in the order in which a session takes them: that of their names.
-fn rounds<'a>(
-    model: &Model,
-    plans: &[Plan],
-    rows: &'a [Vec<TokenRow>],
-    slots: &[usize],
-) -> Vec<Vec<Step<'a>>> {
-    let mut rounds: Vec<Vec<Step<'a>>> = Vec::new();
-    for ((plan, rows), &slot) in plans.iter().zip(rows).zip(slots) {
-        let spec = &plan.spec;
-        let layout = layout_of(&spec.adapter, model, spec.seed);
-        let total = progress::total_steps(&spec.train, rows.len());
-        let mut batches = progress::batches(spec, rows.len());
-        for step in 0..total {
-            let chosen = batches.rows(step);
-            let request = Request {
-                slot,
-                prompt_tokens: layout.prompt.as_ref().map_or(0, |p| p.tokens),
-                prefix_tokens: layout.prefix.as_ref().map_or(0, |p| p.tokens),
-                step,
-                rows: chosen.iter().map(|&row| &rows[row as usize]).collect(),
-            };
-            let peak = spec.optimizer.learning_rate;
-            let learning_rate = spec.schedule.learning_rate(peak, step, total);
-            let step = step as usize;
-            rounds.resize_with(rounds.len().max(step + 1), Vec::new);
-            rounds[step].push(Step {
-                request,
-                learning_rate,
-            });
-        }
+/// Sorts events by job.
+pub(crate) fn gather(events: Vec<ReplicaEvent>, by_job: &mut BTreeMap<JobName, Vec<ReplicaEvent>>) {
+    for event in events {
+        let job = match &event {
+            ReplicaEvent::Training(event) => event.job(),
+            ReplicaEvent::Durable { job, .. }
+            | ReplicaEvent::NotDurable { job, .. }
+            | ReplicaEvent::Paused { job, .. }
+            | ReplicaEvent::Resumed { job }
+            | ReplicaEvent::Cancelled { job, .. } => job,
+        };
+        by_job.entry(job.clone()).or_default().push(event);
     }
-    rounds
 }
 
-/// Asserts that a pipeline leaves what one stage does, to the last bit.
+/// Asserts that a replica leaves what one stage does, to the last bit.
 pub(crate) fn assert_same(one: &[Remains], many: &[Remains], plans: &[Plan], what: &str) {
     for ((one, many), plan) in one.iter().zip(many).zip(plans) {
         let spec = &plan.spec;
         let what = format!("{what}, {}: {:?}", spec.name, spec.adapter);
-        assert_eq!(one.steps, many.steps, "{what}: steps");
-        assert!(one.state == many.state, "{what}: state");
-        assert_eq!(
-            (one.taken, one.aside),
-            (many.taken, many.aside),
-            "{what}: ends"
-        );
+        assert_eq!(one.events, many.events, "{what}: events");
+        assert_same_state(&one.state, &many.state, &what);
+        assert_eq!(one.aside, many.aside, "{what}: ends");
     }
+}
+
+/// Asserts that two states are the same to the last bit.
+pub(crate) fn assert_same_state(one: &JobState, many: &JobState, what: &str) {
+    assert!(state_bits(one) == state_bits(many), "{what}: state");
+    assert_eq!(one.optimizer.step, many.optimizer.step, "{what}: steps");
+    assert_eq!(one.progress, many.progress, "{what}: progress");
 }

@@ -1,24 +1,169 @@
-//! What cannot go on says why.
+//! What cannot go on says why: lost parcels, neighbours that are gone, words that do not fit.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use data::rows::TokenRow;
-use gpu_actor::stage::optim::{OptimizerState, Rule};
-use gpu_actor::train::pack::Request;
-use gpu_actor::train::pipelined::{Pipelined, Step};
-use gpu_actor::train::session::layout_of;
+use gpu_actor::artifacts::keeper::StoreKeeper;
+use gpu_actor::link::bell::Bell;
+use gpu_actor::link::word::Word;
+use gpu_actor::link::{ChunkLink, LinkError, Parcel, local};
+use gpu_actor::pipeline::Place;
+use gpu_actor::replica::error::{ReplicaError, Side};
+use gpu_actor::replica::follower::{Ended, Follower};
+use gpu_actor::replica::lead::{Lead, Start};
+use gpu_actor::replica::local::LocalReplica;
+use gpu_actor::replica::local::LocalSettings;
+use gpu_actor::replica::seat::{LeadSettings, Ports, Seat};
+use gpu_actor::replica::watch::Watch;
 use kernels::cpu::Cpu;
 use shared::model::Family;
 use system_tests::methods;
 use system_tests::plan::plain;
 
+use crate::run::{admission, fresh, store};
 use crate::tiny;
+
+/// A link that loses some parcels on their way out.
+struct Lossy<F> {
+    link: local::LocalLink,
+    loses: F,
+}
+
+impl<F: FnMut(&Parcel) -> bool + Send> ChunkLink for Lossy<F> {
+    fn credit(&self) -> usize {
+        self.link.credit()
+    }
+
+    fn send(&mut self, parcel: Parcel) -> Result<(), LinkError> {
+        if (self.loses)(&parcel) {
+            return Ok(());
+        }
+        self.link.send(parcel)
+    }
+
+    fn receive(&mut self) -> Result<Option<Parcel>, LinkError> {
+        self.link.receive()
+    }
+
+    fn close(&mut self) {
+        self.link.close();
+    }
+}
+
+fn ports(
+    before: Option<Box<dyn ChunkLink>>,
+    behind: Option<Box<dyn ChunkLink>>,
+    bell: &Bell,
+) -> Ports {
+    let store = store();
+    let keeper = StoreKeeper::start(Arc::clone(&store), bell.clone()).unwrap();
+    Ports {
+        links: [before, behind],
+        bell: bell.clone(),
+        keeper: Box::new(keeper),
+        store,
+        watch: Watch::default(),
+    }
+}
+
+fn seat(stage: usize, patience: Duration) -> Seat {
+    Seat {
+        patience,
+        ..Seat::new(Place { stage, stages: 2 }, 1)
+    }
+}
+
+/// A job on two stages whose links lose parcels: what the lead and the follower say.
+fn lost(
+    forth: impl FnMut(&Parcel) -> bool + Send + 'static,
+    back: impl FnMut(&Parcel) -> bool + Send + 'static,
+) -> [ReplicaError; 2] {
+    let model = tiny::model(Family::Llama, true);
+    let cpu = Cpu::new(1).unwrap();
+    let bells = [Bell::default(), Bell::default()];
+    let [first, second] = local::pair(2, [&bells[0], &bells[1]]);
+    let first = Lossy {
+        link: first,
+        loses: forth,
+    };
+    let second = Lossy {
+        link: second,
+        loses: back,
+    };
+    let part = Arc::new(model.slice(2..5));
+    // The follower is less patient, so it speaks for itself.
+    let patience = Duration::from_secs(2);
+    let follower = Follower::new(
+        part,
+        cpu.clone(),
+        seat(1, patience),
+        ports(Some(Box::new(second)), None, &bells[1]),
+    );
+    let follower = std::thread::spawn(move || follower.run(&AtomicBool::new(false)));
+    let mut lead = Lead::new(
+        Arc::new(model.slice(0..2)),
+        cpu,
+        seat(0, patience * 3),
+        ports(None, Some(Box::new(first)), &bells[0]),
+        LeadSettings::new(1000),
+    );
+    let plan = plain("job", methods::every().remove(0));
+    let start = Start::State(Box::new(fresh(&plan, &model)));
+    lead.admit(admission(&plan, &model, start))
+        .unwrap()
+        .unwrap();
+    let error = loop {
+        if let Err(error) = lead.round() {
+            break error;
+        }
+    };
+    drop(lead);
+    [error, follower.join().unwrap().unwrap_err()]
+}
+
+#[test]
+fn a_lost_parcel_is_named_by_the_stage_that_lacks_it() {
+    let chunk = |number: u64| move |parcel: &Parcel| matches!(parcel, Parcel::Chunk(c) if c.header.micro_batch == number);
+    let word = |name: &'static str| move |parcel: &Parcel| matches!(parcel, Parcel::Word(word) if word.name() == name);
+    let none = |_: &Parcel| false;
+    let [lead, follower] = lost(chunk(1), none);
+    assert_eq!(
+        follower.to_string(),
+        "stage 1 stalled: it waits for the activation of micro-batch 1"
+    );
+    let gone = matches!(
+        lead,
+        ReplicaError::Link {
+            stage: 0,
+            side: Side::Behind,
+            ..
+        }
+    );
+    assert!(gone, "{lead}");
+    let [_, follower] = lost(word("agreement"), none);
+    let told = follower.to_string();
+    assert!(
+        told.starts_with("stage 1 stalled")
+            && told.ends_with("step 0 of slot 0: the agreement is missing"),
+        "{told}"
+    );
+    let [lead, _] = lost(none, chunk(1));
+    assert!(lead.to_string().starts_with("stage 0"), "{lead}");
+    // A chunk whose plan was lost is none of the plan.
+    let [_, follower] = lost(word("plan"), none);
+    assert!(
+        matches!(follower, ReplicaError::Chunk { stage: 1, .. }),
+        "{follower}"
+    );
+}
 
 #[test]
 fn more_stages_than_layers_are_refused() {
     let model = tiny::model(Family::Llama, true);
     for stages in [0, tiny::LAYERS + 1] {
-        let error = Pipelined::new(&model, Cpu::new(1).unwrap(), stages).unwrap_err();
+        let (cpu, settings) = (Cpu::new(1).unwrap(), LocalSettings::new(100));
+        let error = LocalReplica::start(&model, &cpu, stages, &store(), &settings).unwrap_err();
         let error = error.to_string();
         assert!(
             error.contains("for 5 layers") && error.contains("1 to 5"),
@@ -27,39 +172,55 @@ fn more_stages_than_layers_are_refused() {
     }
 }
 
-/// A plan that leaves a step out can never be done: the stage names the adapter that does not come to that step.
-#[test]
-fn a_plan_that_cannot_be_done_is_told_and_not_waited_for() {
+/// Ends of a link of which one belongs to a follower of two stages.
+fn alone() -> (local::LocalLink, Follower, Bell) {
     let model = tiny::model(Family::Llama, true);
-    let plan = plain("job", methods::every().remove(0));
-    let spec = &plan.spec;
-    let layout = layout_of(&spec.adapter, &model, spec.seed);
-    let values = plan.values(&layout, &model);
-    let optimizer = OptimizerState::new(&spec.optimizer, values.len());
-    let mut pipeline = Pipelined::new(&model, Cpu::new(2).unwrap(), 2).unwrap();
-    pipeline.patience = Duration::from_millis(200);
-    let rule = Rule::new(&spec.optimizer, &spec.adapter);
-    let slot = pipeline.admit(&layout, spec.seed, &rule, &values, &optimizer);
-    let row = TokenRow::new(vec![1, 2, 3], vec![1, 2, 3]);
-    let step = |step| Step {
-        request: Request {
-            slot,
-            prompt_tokens: 0,
-            prefix_tokens: 0,
-            step,
-            rows: vec![&row],
-        },
-        learning_rate: 1e-3,
-    };
-    let error = pipeline
-        .run(&[vec![step(0)], vec![step(2)]], 100)
-        .unwrap_err();
-    let error = error.to_string();
-    assert!(
-        error.contains("stalled") && error.contains("waits for"),
-        "{error}"
+    let bells = [Bell::default(), Bell::default()];
+    let [first, second] = local::pair(2, [&bells[0], &bells[1]]);
+    let follower = Follower::new(
+        Arc::new(model.slice(2..5)),
+        Cpu::new(1).unwrap(),
+        seat(1, Duration::from_secs(60)),
+        ports(Some(Box::new(second)), None, &bells[1]),
     );
-    assert!(pipeline.state(slot).is_none(), "torn between steps");
-    let error = pipeline.run(&[], 100).unwrap_err().to_string();
-    assert!(error.contains("failed before"), "{error}");
+    (first, follower, bells[0].clone())
+}
+
+#[test]
+fn a_follower_ends_when_it_is_told_or_its_neighbour_is_gone() {
+    let go = AtomicBool::new(false);
+    let (mut link, follower, _) = alone();
+    link.send(Parcel::Word(Word::Close)).unwrap();
+    assert_eq!(follower.run(&go).unwrap(), Ended::Closed);
+    let (_link, follower, _) = alone();
+    assert_eq!(
+        follower.run(&AtomicBool::new(true)).unwrap(),
+        Ended::Stopped
+    );
+    let (link, follower, _) = alone();
+    drop(link);
+    let error = follower.run(&go).unwrap_err();
+    let gone = matches!(
+        error,
+        ReplicaError::Link {
+            stage: 1,
+            side: Side::Before,
+            ..
+        }
+    );
+    assert!(gone, "{error}");
+    for word in [
+        Word::Keep { slot: 0, step: 1 },
+        Word::Attached { slot: 0 },
+        Word::Report {
+            matter: (0, 0),
+            report: Default::default(),
+        },
+    ] {
+        let (mut link, follower, _) = alone();
+        let name = word.name();
+        link.send(Parcel::Word(word)).unwrap();
+        let error = follower.run(&go).unwrap_err();
+        assert!(error.to_string().contains(name), "{error}");
+    }
 }

@@ -323,3 +323,34 @@ pub(crate) struct FetchArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
 }
+
+const COORDINATOR: &str = "\
+Examples:
+  spotmux coordinator --config cluster.toml
+
+`spotmux up` starts it on this machine; elsewhere a service manager does.";
+
+/// Arguments of `spotmux coordinator`.
+#[derive(Debug, Args)]
+#[command(after_help = COORDINATOR)]
+pub(crate) struct CoordinatorArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+const GPU_ACTOR: &str = "\
+Examples:
+  spotmux gpu-actor --name n1 --config cluster.toml
+
+`spotmux up` starts those that the file lists; on other machines a service manager does.";
+
+/// Arguments of `spotmux gpu-actor`.
+#[derive(Debug, Args)]
+#[command(after_help = GPU_ACTOR)]
+pub(crate) struct GpuActorArgs {
+    /// Its name; its certificate bears it
+    #[arg(long, value_name = "NODE")]
+    pub(crate) name: NodeName,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}

@@ -1,17 +1,17 @@
-//! Links within one process: a bounded channel each way. Values move; they are not copied.
+//! Links within one process: a channel each way, bounded by credit. Values move; they are not copied.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use super::bell::Bell;
-use super::{Chunk, ChunkLink, LinkError};
+use super::{ChunkLink, LinkError, Parcel};
 
 /// One end.
 #[derive(Debug)]
 pub struct LocalLink {
-    out: Option<SyncSender<Chunk>>,
-    inward: Receiver<Chunk>,
+    out: Option<Sender<Parcel>>,
+    inward: Receiver<Parcel>,
     credits: usize,
     /// Sent and not taken, by this side and by the other.
     under_way: [Arc<AtomicUsize>; 2],
@@ -26,8 +26,8 @@ pub struct LocalLink {
 #[must_use]
 pub fn pair(credits: usize, bells: [&Bell; 2]) -> [LocalLink; 2] {
     assert!(credits > 0, "without credit nothing moves");
-    let (to_second, from_first) = sync_channel(credits);
-    let (to_first, from_second) = sync_channel(credits);
+    let (to_second, from_first) = channel();
+    let (to_first, from_second) = channel();
     let [a, b] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
     let end = |out, inward, under_way, bell: &Bell| LocalLink {
         out: Some(out),
@@ -49,29 +49,27 @@ impl ChunkLink for LocalLink {
         self.credits.saturating_sub(under_way)
     }
 
-    fn send(&mut self, chunk: Chunk) -> Result<(), LinkError> {
+    fn send(&mut self, parcel: Parcel) -> Result<(), LinkError> {
         let out = self.out.as_ref().ok_or(LinkError::Closed)?;
-        self.under_way[0].fetch_add(1, Ordering::AcqRel);
-        let credits = self.credits;
-        let sent = out.try_send(chunk).map_err(|error| match error {
-            TrySendError::Full(_) => LinkError::NoCredit { credits },
-            TrySendError::Disconnected(_) => LinkError::Closed,
-        });
-        match sent {
-            Ok(()) => self.bell.ring(),
-            Err(_) => {
-                self.under_way[0].fetch_sub(1, Ordering::AcqRel);
-            }
+        let costs = matches!(parcel, Parcel::Chunk(_));
+        if costs && self.credit() == 0 {
+            let credits = self.credits;
+            return Err(LinkError::NoCredit { credits });
         }
-        sent
+        self.under_way[0].fetch_add(usize::from(costs), Ordering::AcqRel);
+        out.send(parcel).map_err(|_| LinkError::Closed)?;
+        self.bell.ring();
+        Ok(())
     }
 
-    fn receive(&mut self) -> Result<Option<Chunk>, LinkError> {
+    fn receive(&mut self) -> Result<Option<Parcel>, LinkError> {
         match self.inward.try_recv() {
-            Ok(chunk) => {
-                self.under_way[1].fetch_sub(1, Ordering::AcqRel);
-                self.bell.ring();
-                Ok(Some(chunk))
+            Ok(parcel) => {
+                if matches!(parcel, Parcel::Chunk(_)) {
+                    self.under_way[1].fetch_sub(1, Ordering::AcqRel);
+                    self.bell.ring();
+                }
+                Ok(Some(parcel))
             }
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => Err(LinkError::Closed),
@@ -96,10 +94,11 @@ mod tests {
 
     use std::time::Duration;
 
-    use super::super::{ChunkHeader, Direction};
+    use super::super::word::Word;
+    use super::super::{Chunk, ChunkHeader, Direction};
     use super::*;
 
-    fn chunk(micro_batch: u64) -> Chunk {
+    fn chunk(micro_batch: u64) -> Parcel {
         let header = ChunkHeader {
             epoch: 1,
             micro_batch,
@@ -107,10 +106,8 @@ mod tests {
             rows: 2,
             width: 1,
         };
-        Chunk {
-            header,
-            values: vec![1.0, 2.0],
-        }
+        let values = vec![1.0, 2.0];
+        Parcel::Chunk(Chunk { header, values })
     }
 
     #[test]
@@ -122,6 +119,9 @@ mod tests {
         a.send(chunk(1)).unwrap();
         assert_eq!((a.credit(), b.credit()), (0, 2));
         assert_eq!(a.send(chunk(2)), Err(LinkError::NoCredit { credits: 2 }));
+        // Words cost nothing.
+        let word = Parcel::Word(Word::Forget { text: 1 });
+        a.send(word.clone()).unwrap();
         assert!(bells[1].wait(0, Duration::ZERO));
         let heard = bells[0].heard();
         assert_eq!(b.receive().unwrap(), Some(chunk(0)));
@@ -131,6 +131,7 @@ mod tests {
         // What was sent before the end still arrives.
         a.close();
         assert_eq!(b.receive().unwrap(), Some(chunk(1)));
+        assert_eq!(b.receive().unwrap(), Some(word));
         assert_eq!(b.receive().unwrap(), Some(chunk(2)));
         assert_eq!(b.receive(), Err(LinkError::Closed));
         assert_eq!(a.send(chunk(3)), Err(LinkError::Closed));

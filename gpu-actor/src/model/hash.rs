@@ -9,7 +9,9 @@ use super::{Model, names};
 /// Hashes tensors in canonical order: name, format, sizes and bytes of each.
 pub(super) fn content_hash(model: &Model) -> String {
     let mut hash = Sha256::new();
-    matrix(&mut hash, names::EMBEDDING, &model.embedding);
+    if let Some(embedding) = &model.embedding {
+        matrix(&mut hash, names::EMBEDDING, embedding);
+    }
     for (index, layer) in model.layers.iter().enumerate() {
         let number = model.first_layer + index;
         vector(

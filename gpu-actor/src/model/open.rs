@@ -10,7 +10,7 @@ use super::locate::{self, Located, inside, optional, read_text};
 use super::mapping::Mapping;
 use super::shards::Index;
 use super::tensors::{self, StoredTensor, TensorError, Tensors};
-use super::{Model, ModelError, OpenOptions, TokenizerSource, gguf, header, names};
+use super::{Ends, Model, ModelError, OpenOptions, TokenizerSource, gguf, header, names};
 
 /// What the files of a model say, before weights are made.
 struct Found {
@@ -56,13 +56,11 @@ fn assemble(mut found: Found, options: &OpenOptions) -> Result<Model, TensorErro
         check_finite: options.check_finite,
         cpu: &options.cpu,
     };
-    let head = match found.shape.tied_embeddings {
-        true => None,
-        false => Some(assembly.matrix(names::HEAD)?),
-    };
+    let ends = Ends::of(&layers, &found.shape);
+    let held = |held: bool, name| held.then(|| assembly.matrix(name)).transpose();
     Ok(Model {
-        embedding: assembly.matrix(names::EMBEDDING)?,
-        head,
+        embedding: held(ends.embedding, names::EMBEDDING)?,
+        head: held(ends.head, names::HEAD)?,
         final_norm: assembly.vector(names::FINAL_NORM)?,
         first_layer: layers.start,
         layers: assembly.layers(layers)?,

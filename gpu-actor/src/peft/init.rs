@@ -2,6 +2,7 @@
 
 use kernels::cpu::Cpu;
 use kernels::ops::dora;
+use kernels::weight::Weight;
 use shared::random::{Domain, Stream};
 
 use super::layout::{Layout, Parameter, Start};
@@ -11,7 +12,7 @@ use crate::model::Model;
 ///
 /// `prompt_tokens` are the tokens of a prompt-tuning text, repeated or cut to the number of virtual tokens; when
 /// empty, rows of the embedding are chosen at random (as PEFT's `SAMPLE_VOCAB`). On a model that holds a part of the
-/// layers, values that come from the weights of others stay zero: the part's slice leaves them out.
+/// layers, values that come from weights of other stages stay zero: the part's slice leaves them out.
 #[must_use]
 pub fn values(
     layout: &Layout,
@@ -31,7 +32,11 @@ pub fn values(
                 fill(out, parameter, |i| (2.0 * stream.uniform(i) - 1.0) * bound);
             }
             Start::Normal(spread) => fill(out, parameter, |i| stream.normal(i) * spread),
-            Start::Embeddings => embeddings(out, model, &stream, prompt_tokens),
+            Start::Embeddings => {
+                if let Some(table) = &model.embedding {
+                    embeddings(out, table, &stream, prompt_tokens);
+                }
+            }
             // B is zero at first, so the norms are those of the backbone alone.
             Start::RowNorms(layer, projection) => {
                 let Some(weights) = model.layer(layer) else {
@@ -60,13 +65,13 @@ fn fill(out: &mut [f32], parameter: &Parameter, draw: impl Fn(u32) -> f32) {
     }
 }
 
-fn embeddings(out: &mut [f32], model: &Model, stream: &Stream, tokens: &[u32]) {
-    for (i, row) in out.chunks_mut(model.shape.hidden).enumerate() {
+fn embeddings(out: &mut [f32], table: &Weight, stream: &Stream, tokens: &[u32]) {
+    for (i, row) in out.chunks_mut(table.cols()).enumerate() {
         let token = if tokens.is_empty() {
-            stream.below(i as u32, model.shape.vocab as u64) as usize
+            stream.below(i as u32, table.rows() as u64) as usize
         } else {
             tokens[i % tokens.len()] as usize
         };
-        model.embedding.row(token, row);
+        table.row(token, row);
     }
 }

@@ -1,10 +1,11 @@
 //! From logits to the next token: greedy, or temperature, top-k and top-p with a keyed draw.
 
+use serde::{Deserialize, Serialize};
 use shared::random::{Domain, Stream};
 use thiserror::Error;
 
 /// How the next token is chosen.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
     /// 0 takes the most likely token; higher flattens the distribution.
     pub temperature: f64,

@@ -1,9 +1,11 @@
 //! Token by token with kept keys and values.
 
+use shared::model::ModelShape;
 use thiserror::Error;
 
 use super::choice::{Sampling, SamplingError};
 use crate::batch::Batch;
+use crate::peft::layout::Layout;
 use crate::stage::cache::KeyValueCache;
 use crate::stage::step::Stage;
 
@@ -39,6 +41,61 @@ pub enum GenerateError {
     Sampling(#[from] SamplingError),
 }
 
+/// Most rows of a prompt that pass at once, so that a long one needs bounded memory.
+pub const PORTION: usize = 512;
+
+/// What is read before the first token is chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Virtual tokens of a prompt that is trained, and the prompt.
+    pub rows: Vec<u32>,
+    /// Positions taken by a prefix in front of them.
+    pub prefix_tokens: usize,
+}
+
+impl Reading {
+    /// Of a prompt behind which at most `limit` tokens will be made, with the adapter of this layout.
+    ///
+    /// # Errors
+    /// [`GenerateError`] for an empty or too long prompt, an unknown token or bad settings.
+    pub fn new(
+        shape: &ModelShape,
+        layout: Option<&Layout>,
+        prompt: &[u32],
+        sampling: &Sampling,
+        limit: usize,
+    ) -> Result<Self, GenerateError> {
+        sampling.check()?;
+        if prompt.is_empty() {
+            return Err(GenerateError::EmptyPrompt);
+        }
+        if let Some(&token) = prompt.iter().find(|&&token| token as usize >= shape.vocab) {
+            return Err(GenerateError::UnknownToken {
+                token,
+                vocab: shape.vocab,
+            });
+        }
+        let virtual_tokens = layout.map_or(0, Layout::virtual_tokens);
+        let wanted = prompt.len() + virtual_tokens + limit;
+        if wanted > shape.max_positions {
+            return Err(GenerateError::TooLong {
+                wanted,
+                context: shape.max_positions,
+            });
+        }
+        let prefix = layout.and_then(|layout| layout.prefix.as_ref());
+        let prefix_tokens = prefix.map_or(0, |prefix| prefix.tokens);
+        let own = layout.and_then(|layout| layout.prompt.as_ref());
+        let own = own.map_or(0, |prompt| prompt.tokens as u32);
+        let mut rows: Vec<u32> = (0..own).map(|i| crate::batch::VIRTUAL | i).collect();
+        rows.extend_from_slice(prompt);
+        Ok(Self {
+            rows,
+            prefix_tokens,
+        })
+    }
+}
+
 /// A text in the making.
 #[derive(Debug)]
 pub struct Generator<'a> {
@@ -65,57 +122,27 @@ impl<'a> Generator<'a> {
         sampling: Sampling,
         limit: usize,
     ) -> Result<Self, GenerateError> {
-        sampling.check()?;
         let shape = stage.model().shape.clone();
-        if prompt.is_empty() {
-            return Err(GenerateError::EmptyPrompt);
-        }
-        if let Some(&token) = prompt.iter().find(|&&token| token as usize >= shape.vocab) {
-            return Err(GenerateError::UnknownToken {
-                token,
-                vocab: shape.vocab,
-            });
-        }
         let layout = stage.adapter(slot).map(|adapter| adapter.layout.clone());
-        let virtual_tokens = layout.as_ref().map_or(0, |layout| layout.virtual_tokens());
-        let wanted = prompt.len() + virtual_tokens + limit;
-        if wanted > shape.max_positions {
-            return Err(GenerateError::TooLong {
-                wanted,
-                context: shape.max_positions,
-            });
-        }
-        let prefix_tokens = layout
-            .as_ref()
-            .and_then(|l| l.prefix.as_ref())
-            .map_or(0, |prefix| prefix.tokens);
-        let prompt_tokens = layout
-            .as_ref()
-            .and_then(|l| l.prompt.as_ref())
-            .map_or(0, |prompt| prompt.tokens);
+        let reading = Reading::new(&shape, layout.as_deref(), prompt, &sampling, limit)?;
         let ends = shape.eos.clone();
         let mut generator = Self {
             stage,
             slot,
             sampling,
             cache: vec![KeyValueCache::new(&shape)],
-            prefix_tokens,
+            prefix_tokens: reading.prefix_tokens,
             logits: Vec::new(),
             made: 0,
             limit,
             ends,
         };
-        let mut rows: Vec<u32> = (0..prompt_tokens as u32)
-            .map(|i| crate::batch::VIRTUAL | i)
-            .collect();
-        rows.extend_from_slice(prompt);
-        generator.read(&rows);
+        generator.read(&reading.rows);
         Ok(generator)
     }
 
-    /// Passes tokens in portions, so that a long prompt needs bounded memory.
+    /// Passes tokens in portions.
     fn read(&mut self, tokens: &[u32]) {
-        const PORTION: usize = 512;
         for portion in tokens.chunks(PORTION) {
             let shape = &self.stage.model().shape;
             let start = self.cache[0].tokens(shape);

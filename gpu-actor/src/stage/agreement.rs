@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 /// What one layer adds to the gradient of the inner values of a reparameterised prefix, `(tokens, hidden)`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Share {
     /// The layer.
     pub layer: usize,
@@ -16,7 +18,7 @@ pub struct Share {
 }
 
 /// A number that is not finite.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Broken {
     /// The piece of the whole adapter that it lies in; none for the loss, which comes before all pieces.
     pub piece: Option<usize>,
@@ -25,7 +27,7 @@ pub struct Broken {
 }
 
 /// What one stage knows of a job's finished gradient.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Sums of squares by piece of the whole adapter.
     pub squares: Vec<(usize, f64)>,
@@ -35,8 +37,19 @@ pub struct Report {
     pub broken: Option<Broken>,
 }
 
+impl Report {
+    /// Puts this and another stage's report together.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.squares.extend(other.squares);
+        self.shares.extend(other.shares);
+        self.broken = first(self.broken, other.broken);
+        self
+    }
+}
+
 /// What all stages know together.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Agreement {
     /// Sums of squares by piece.
     pub(super) squares: BTreeMap<usize, f64>,

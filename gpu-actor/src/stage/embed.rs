@@ -19,7 +19,7 @@ pub(super) fn embed(model: &Model, bank: &Bank, batch: &Batch) -> Vec<f32> {
             let out = &mut hidden[row * width..][..width];
             let token = batch.tokens[row];
             if token & VIRTUAL == 0 {
-                model.embedding.row(token as usize, out);
+                model.embedding().row(token as usize, out);
             } else {
                 let index = (token & !VIRTUAL) as usize;
                 let prompt = prompt.expect("only prompt tuning makes virtual rows");

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::loss::Labelled;
 use super::tape::LayerTape;
 use crate::batch::Batch;
 
 /// What a pass found out about one job.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobOutcome {
     /// The adapter's place in the bank.
     pub slot: usize,
@@ -23,7 +25,7 @@ pub struct JobOutcome {
 }
 
 /// Loss of one sequence.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SequenceLoss {
     /// Sum of the negative log-likelihoods.
     pub sum: f64,
@@ -32,7 +34,7 @@ pub struct SequenceLoss {
 }
 
 /// Where a number stopped being finite.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BadRow {
     /// Number of the sequence within the job's optimizer step.
     pub sequence: u32,
@@ -43,10 +45,12 @@ pub struct BadRow {
 }
 
 /// The first place in a row that is not finite.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
     /// The row's embedding, or its virtual token.
     Embedding,
+    /// A stage before that of this block.
+    Before(usize),
     /// This block.
     Layer(usize),
     /// The feed-forward half of the last block, or the head.
@@ -57,6 +61,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Embedding => write!(f, "first in the embedding"),
+            Self::Before(layer) => write!(f, "before layer {layer}"),
             Self::Layer(layer) => write!(f, "first in layer {layer}"),
             Self::End => write!(f, "first at the end of the model"),
         }
@@ -143,9 +148,11 @@ fn origin((first, tape): (usize, &[LayerTape]), row: usize, width: usize) -> Ori
     for (at, tape) in tape.iter().enumerate() {
         let layer = first + at;
         if bad(&tape.residual) {
-            return layer
-                .checked_sub(1)
-                .map_or(Origin::Embedding, Origin::Layer);
+            return match (at, layer) {
+                (0, 0) => Origin::Embedding,
+                (0, _) => Origin::Before(layer),
+                _ => Origin::Layer(layer - 1),
+            };
         }
         if bad(&tape.middle) {
             return Origin::Layer(layer);

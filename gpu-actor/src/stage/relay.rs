@@ -49,6 +49,31 @@ impl Stage {
         })
     }
 
+    /// Forward only: losses of a batch without dropout and without gradients.
+    ///
+    /// # Panics
+    /// When the stage does not hold the whole model.
+    pub fn evaluate(&mut self, batch: &Batch) -> Vec<JobOutcome> {
+        match self.measure_rows(batch, None) {
+            Passed::Outcomes(outcomes) => outcomes,
+            Passed::Hidden(_) => panic!("a part of the model cannot evaluate"),
+        }
+    }
+
+    /// Logits `(wanted, vocab)` of chosen rows; with caches (one a sequence), keys and values are appended.
+    ///
+    /// # Panics
+    /// When the stage does not hold the whole model.
+    pub fn logits(
+        &mut self,
+        batch: &Batch,
+        wanted: &[usize],
+        caches: Option<&mut [KeyValueCache]>,
+    ) -> Vec<f32> {
+        assert!(self.is_last(), "a part of the model has no logits");
+        self.read_rows(batch, None, wanted, caches)
+    }
+
     /// Sends a micro-batch through, and keeps what its backward pass needs.
     ///
     /// `input` is the residual stream `(rows, hidden)` from the stage before; none on the first stage.
@@ -102,6 +127,60 @@ impl Stage {
             stage.reverse(&batch, &mut tape);
             stage.in_flight.reuse(tape);
             (!stage.is_first()).then(|| std::mem::take(&mut stage.work.d_hidden))
+        })
+    }
+
+    /// Sends a micro-batch through forward only, without dropout, and keeps nothing of it: held-out rows.
+    ///
+    /// `input` is the residual stream `(rows, hidden)` from the stage before; none on the first stage.
+    ///
+    /// # Panics
+    /// When the input is missing, superfluous or of another size.
+    pub fn measure_rows(&mut self, batch: &Batch, input: Option<Vec<f32>>) -> Passed {
+        self.within(|stage| {
+            let mut tape = stage.in_flight.tape();
+            let again = input.clone().filter(|_| stage.is_last());
+            let hidden = stage.blocks(batch, input, false, None, &mut tape[..1]);
+            let passed = if stage.is_last() {
+                let labelled = stage.losses(batch, false, &hidden);
+                let mut outcomes = stage.outcomes(batch, &labelled, &[]);
+                if outcomes.iter().any(|outcome| outcome.bad.is_some()) {
+                    // Once more with a whole tape, to tell the layer.
+                    stage.blocks(batch, again, false, None, &mut tape);
+                    outcomes = stage.outcomes(batch, &labelled, &tape);
+                }
+                Passed::Outcomes(outcomes)
+            } else {
+                Passed::Hidden(hidden)
+            };
+            stage.in_flight.reuse(tape);
+            passed
+        })
+    }
+
+    /// Sends rows of texts through forward only: on the last stage the logits `(wanted, vocab)` of chosen rows, else
+    /// the residual stream `(rows, hidden)`. With caches (one a sequence), keys and values are appended.
+    ///
+    /// # Panics
+    /// When the input is missing, superfluous or of another size.
+    pub fn read_rows(
+        &mut self,
+        batch: &Batch,
+        input: Option<Vec<f32>>,
+        wanted: &[usize],
+        caches: Option<&mut [KeyValueCache]>,
+    ) -> Vec<f32> {
+        self.within(|stage| {
+            let mut tape = stage.in_flight.tape();
+            let hidden = stage.blocks(batch, input, false, caches, &mut tape[..1]);
+            stage.in_flight.reuse(tape);
+            if !stage.is_last() {
+                return hidden;
+            }
+            let (pass, bank, _) = stage.parts(batch, false);
+            pass.time(Operator::Head, || {
+                loss::logits(&pass, bank, &hidden, wanted)
+            })
         })
     }
 

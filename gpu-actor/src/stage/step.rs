@@ -7,14 +7,10 @@ use kernels::ops::rope::RopeTable;
 
 use super::adapter::Adapter;
 use super::agreement::{Agreement, Broken, Report};
-use super::cache::KeyValueCache;
 use super::in_flight::InFlight;
-use super::loss;
 use super::optim::{self, OptimizerState, Rule, Settled, StepNumbers};
-use super::outcome::JobOutcome;
 use super::tape::Work;
 use super::timing::{Clock, Meter, Operator, Timings};
-use crate::batch::Batch;
 use crate::model::Model;
 
 /// A frozen backbone and the adapters that live on it.
@@ -74,17 +70,26 @@ impl Stage {
     ///
     /// # Panics
     /// When the adapter has parameters at other layers.
-    pub fn attach(&mut self, mut adapter: Adapter) -> usize {
+    pub fn attach(&mut self, adapter: Adapter) -> usize {
+        let free = self.bank.iter().position(Option::is_none);
+        let slot = free.unwrap_or(self.bank.len());
+        self.attach_at(slot, adapter);
+        slot
+    }
+
+    /// Attaches an adapter, or a slice of one, in a slot of the caller's.
+    ///
+    /// # Panics
+    /// When the slot is taken, or the adapter has parameters at other layers.
+    pub fn attach_at(&mut self, slot: usize, mut adapter: Adapter) {
         let (here, there) = (self.model.span(), &adapter.layout.span);
         assert_eq!(here, *there, "an adapter of other layers");
         adapter.derive(&self.cpu, &self.model);
-        let free = self.bank.iter().position(Option::is_none);
-        let slot = free.unwrap_or_else(|| {
-            self.bank.push(None);
-            self.bank.len() - 1
-        });
-        self.bank[slot] = Some(adapter);
-        slot
+        if self.bank.len() <= slot {
+            self.bank.resize_with(slot + 1, || None);
+        }
+        let before = self.bank[slot].replace(adapter);
+        assert!(before.is_none(), "slot {slot} is taken");
     }
 
     /// Takes an adapter off the backbone, which is as it was before.
@@ -195,47 +200,6 @@ impl Stage {
             let numbers = optim::apply(&self.cpu, adapter, state, rule, settled);
             adapter.derive(&self.cpu, &self.model);
             numbers
-        })
-    }
-
-    /// Forward only: losses of a batch without dropout and without gradients.
-    ///
-    /// # Panics
-    /// When the stage does not hold the whole model.
-    pub fn evaluate(&mut self, batch: &Batch) -> Vec<JobOutcome> {
-        self.within(|stage| {
-            let mut tape = stage.in_flight.tape();
-            let hidden = stage.blocks(batch, None, false, None, &mut tape[..1]);
-            let labelled = stage.losses(batch, false, &hidden);
-            let mut outcomes = stage.outcomes(batch, &labelled, &[]);
-            if outcomes.iter().any(|outcome| outcome.bad.is_some()) {
-                // Once more with a whole tape, to tell the layer.
-                stage.blocks(batch, None, false, None, &mut tape);
-                outcomes = stage.outcomes(batch, &labelled, &tape);
-            }
-            stage.in_flight.reuse(tape);
-            outcomes
-        })
-    }
-
-    /// Logits `(wanted, vocab)` of chosen rows; with caches (one a sequence), keys and values are appended.
-    ///
-    /// # Panics
-    /// When the stage does not hold the whole model.
-    pub fn logits(
-        &mut self,
-        batch: &Batch,
-        wanted: &[usize],
-        caches: Option<&mut [KeyValueCache]>,
-    ) -> Vec<f32> {
-        self.within(|stage| {
-            let mut tape = stage.in_flight.tape();
-            let hidden = stage.blocks(batch, None, false, caches, &mut tape[..1]);
-            stage.in_flight.reuse(tape);
-            let (pass, bank, _) = stage.parts(batch, false);
-            pass.time(Operator::Head, || {
-                loss::logits(&pass, bank, &hidden, wanted)
-            })
         })
     }
 

@@ -56,16 +56,16 @@ impl Progress {
             .is_some_and(|patience| self.evals_without_gain >= patience)
     }
 
-    /// Whether held-out rows are due before the next step.
+    /// Whether held-out rows are due once so many steps are taken.
     #[must_use]
-    pub fn evaluation_due(&self, spec: &EvalSpec, total: u64) -> bool {
-        if self.evaluated_at == Some(self.step) {
+    pub fn evaluation_due(&self, step: u64, spec: &EvalSpec, total: u64) -> bool {
+        if self.evaluated_at == Some(step) {
             return false;
         }
         let by_steps = spec
             .every_steps
-            .is_some_and(|every| self.step.is_multiple_of(every));
-        self.step == 0 || self.step >= total || by_steps
+            .is_some_and(|every| step.is_multiple_of(every));
+        step == 0 || step >= total || by_steps
     }
 }
 

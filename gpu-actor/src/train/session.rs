@@ -1,212 +1,120 @@
-//! Many jobs training on one stage, step by step. Pure: no clock, no files; events are returned.
+//! Many jobs training together, step by step. Pure: no clock, no files; events are returned.
 //!
-//! A round takes one optimizer step of every active job, their sequences fused into passes. Jobs join and leave
-//! between rounds; a job whose numbers stop being finite is set aside, and its neighbours' bits do not change.
+//! A round takes one optimizer step of every active job, their sequences fused into passes. Jobs join, leave, halt and
+//! go on between rounds; a job whose numbers stop being finite is set aside, and its neighbours' bits do not change.
+//! What computes is an [`Engine`]: one stage, or a pipeline, on which rounds are planned ahead as far as nothing
+//! that a round finds out can change what comes next, which is up to the next evaluation of any job.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use data::order::Batches;
 use data::rows::TokenRow;
-use kernels::cpu::Cpu;
 use shared::ids::JobName;
 use shared::job::{AdapterSpec, JobSpec};
 
+use super::engine::{Engine, Newcomer, Turn, TurnNumber};
 use super::event::{Ending, Event};
-use super::pack::Request;
-use super::progress::{self, Progress};
-use super::tally::{Tally, tally};
+use super::local::Local;
+use super::progress::Progress;
+use super::run::Run;
 use crate::model::Model;
 use crate::peft::layout::Layout;
-use crate::stage::adapter::Adapter;
-use crate::stage::optim::{OptimizerState, Rule};
-use crate::stage::step::Stage;
 
-/// What a job is doing.
+mod here;
+
+pub use super::job_state::JobState;
+pub use super::run::{Halt, Standing};
+
+/// A job that came to a halt it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Takes a step every round.
-    Active,
-    /// Took its last step.
-    Finished(Ending),
-    /// Set aside with a reason.
-    Quarantined(String),
+pub struct Halted {
+    /// The job.
+    pub job: JobName,
+    /// Steps taken.
+    pub step: u64,
+    /// How.
+    pub how: Halt,
 }
 
-/// Everything a checkpoint holds of a job besides its specification.
-#[derive(Clone, Debug, PartialEq)]
-pub struct JobState {
-    /// Adapter values in flat storage order.
-    pub values: Vec<f32>,
-    /// Moments and step count.
-    pub optimizer: OptimizerState,
-    /// Place in its life.
-    pub progress: Progress,
-}
-
-impl JobState {
-    /// Tells whether the state can be of this job.
-    fn fits(&self, spec: &JobSpec, layout: &Layout, total: u64) -> Result<(), String> {
-        let (found, wanted) = (self.values.len(), layout.len);
-        if found != wanted {
-            return Err(format!("has {found} values, the method has {wanted}"));
-        }
-        let new = OptimizerState::new(&spec.optimizer, wanted);
-        let lengths = |state: &OptimizerState| (state.first.len(), state.second.len());
-        if lengths(&self.optimizer) != lengths(&new) {
-            return Err(format!(
-                "has moments of {:?} values, the optimizer has {:?}",
-                lengths(&self.optimizer),
-                lengths(&new)
-            ));
-        }
-        let (step, taken) = (self.progress.step, self.optimizer.step);
-        if taken != step {
-            return Err(format!("is of step {step}, its optimizer took {taken}"));
-        }
-        if step > total {
-            return Err(format!("is of step {step}, the job has {total}"));
-        }
-        Ok(())
-    }
-}
-
+/// Jobs on an engine.
 #[derive(Debug)]
-struct Run {
-    spec: JobSpec,
-    slot: usize,
-    rows: Vec<TokenRow>,
-    batches: Batches,
-    eval_rows: Vec<TokenRow>,
-    rule: Rule,
-    optimizer: OptimizerState,
-    progress: Progress,
-    total: u64,
-    standing: Standing,
-}
-
-/// Jobs on a stage.
-#[derive(Debug)]
-pub struct Session {
-    stage: Stage,
-    tokens_per_pass: usize,
+pub struct Session<E: Engine = Local> {
+    engine: E,
     runs: BTreeMap<JobName, Run>,
+    /// Training turns on their way, the oldest first.
+    planned: VecDeque<TurnNumber>,
+    halted: Vec<Halted>,
 }
 
-impl Session {
-    /// A session without jobs. `tokens_per_pass` bounds memory and changes no result.
-    #[must_use]
-    pub fn new(model: Arc<Model>, cpu: Cpu, tokens_per_pass: usize) -> Self {
+impl<E: Engine> Session<E> {
+    /// A session without jobs.
+    pub fn on(engine: E) -> Self {
         Self {
-            stage: Stage::new(model, cpu),
-            tokens_per_pass,
+            engine,
             runs: BTreeMap::new(),
+            planned: VecDeque::new(),
+            halted: Vec::new(),
         }
     }
 
-    /// The stage, for sampling between rounds.
-    pub fn stage_mut(&mut self) -> &mut Stage {
-        &mut self.stage
+    /// What computes.
+    pub fn engine(&self) -> &E {
+        &self.engine
     }
 
-    /// The stage.
-    #[must_use]
-    pub fn stage(&self) -> &Stage {
-        &self.stage
+    /// What computes, to use between rounds.
+    pub fn engine_mut(&mut self) -> &mut E {
+        &mut self.engine
     }
 
-    /// Adds a job. `state` continues an earlier run; without it the job starts from `values`.
+    /// Adds a job under a name of the caller's, with its training and held-out rows.
     ///
     /// # Errors
-    /// A sentence that says what is wrong: the name is taken, there is no row or one without a token that counts
-    /// (a step of such rows has no loss), or the state is of another layout.
-    pub fn admit(
+    /// Of the engine, when it cannot go on; else a sentence that says what is wrong with the job: the name is taken,
+    /// there is no row or one without a token that counts (a step of such rows has no loss), or the engine refuses it.
+    pub fn admit_as(
         &mut self,
+        name: JobName,
         spec: JobSpec,
         layout: Arc<Layout>,
-        values: Vec<f32>,
-        rows: Vec<TokenRow>,
-        eval_rows: Vec<TokenRow>,
-        state: Option<JobState>,
-    ) -> Result<(), String> {
-        if self.runs.contains_key(&spec.name) {
-            return Err(format!("a job named {} is already here", spec.name));
+        rows: [Vec<TokenRow>; 2],
+        (source, progress): (E::Source, Progress),
+    ) -> Result<Result<(), String>, E::Error> {
+        if self.runs.contains_key(&name) {
+            return Ok(Err(format!("a job named {name} is already here")));
         }
-        let name = &spec.name;
-        if rows.is_empty() {
-            return Err(format!("job {name}: there is no row to train on"));
+        if rows[0].is_empty() {
+            return Ok(Err(format!("job {name}: there is no row to train on")));
         }
-        for (rows, what) in [(&rows, "row"), (&eval_rows, "held-out row")] {
+        for (rows, what) in rows.iter().zip(["row", "held-out row"]) {
             if let Some(at) = rows.iter().position(|row| row.trained() == 0) {
                 let problem = "has no token that counts in the loss";
-                return Err(format!("job {name}: {what} {at} {problem}"));
+                return Ok(Err(format!("job {name}: {what} {at} {problem}")));
             }
         }
-        let state = match state {
-            Some(state) => {
-                state
-                    .fits(
-                        &spec,
-                        &layout,
-                        progress::total_steps(&spec.train, rows.len()),
-                    )
-                    .map_err(|problem| format!("job {name}: the checkpoint {problem}"))?;
-                state
-            }
-            None => JobState {
-                optimizer: OptimizerState::new(&spec.optimizer, values.len()),
-                values,
-                progress: Progress::default(),
-            },
+        let mut run = Run::new(name.clone(), spec, layout, rows, progress);
+        let newcomer = Newcomer {
+            name: &name,
+            spec: &run.spec,
+            layout: &run.layout,
         };
-        let total = progress::total_steps(&spec.train, rows.len());
-        let standing = if state.progress.step >= total {
-            Standing::Finished(Ending::Complete)
-        } else if state.progress.stopped_early(&spec.eval) {
-            Standing::Finished(Ending::EarlyStopping)
-        } else {
-            Standing::Active
-        };
-        let slot = self
-            .stage
-            .attach(Adapter::new(layout, state.values, spec.seed));
-        let run = Run {
-            slot,
-            batches: progress::batches(&spec, rows.len()),
-            rows,
-            eval_rows,
-            rule: Rule::new(&spec.optimizer, &spec.adapter),
-            optimizer: state.optimizer,
-            progress: state.progress,
-            total,
-            standing,
-            spec,
-        };
-        self.runs.insert(run.spec.name.clone(), run);
-        Ok(())
+        match self.engine.attach(newcomer, source)? {
+            Ok(slot) => run.slot = slot,
+            Err(problem) => return Ok(Err(format!("job {name}: {problem}"))),
+        }
+        self.runs.insert(name, run);
+        Ok(Ok(()))
     }
 
-    /// Takes a job off the backbone and returns its state.
-    pub fn remove(&mut self, name: &JobName) -> Option<JobState> {
-        let run = self.runs.remove(name)?;
-        let adapter = self.stage.detach(run.slot)?;
-        let (optimizer, progress) = (run.optimizer, run.progress);
-        Some(JobState {
-            values: adapter.values,
-            optimizer,
-            progress,
-        })
-    }
-
-    /// A copy of a job's state, for a checkpoint.
-    #[must_use]
-    pub fn state(&self, name: &JobName) -> Option<JobState> {
-        let run = self.runs.get(name)?;
-        Some(JobState {
-            values: self.stage.adapter(run.slot)?.values.clone(),
-            optimizer: run.optimizer.clone(),
-            progress: run.progress.clone(),
-        })
+    /// Takes a job off the backbone; whether it was there.
+    ///
+    /// # Errors
+    /// Of the engine, when it cannot go on.
+    pub fn let_go(&mut self, name: &JobName) -> Result<bool, E::Error> {
+        match self.runs.remove(name) {
+            Some(run) => self.engine.detach(run.slot).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// What a job is doing.
@@ -227,141 +135,154 @@ impl Session {
         Some(self.runs.get(name)?.slot)
     }
 
-    /// Bytes of a job's adapter, gradient and moments.
+    /// A job's whole adapter.
     #[must_use]
-    pub fn job_bytes(&self, name: &JobName) -> Option<u64> {
-        let run = self.runs.get(name)?;
-        Some(self.stage.adapter(run.slot)?.bytes() + run.optimizer.bytes())
+    pub fn layout(&self, name: &JobName) -> Option<&Layout> {
+        Some(&self.runs.get(name)?.layout)
     }
 
-    /// Whether no job is active.
+    /// Whether no job is active and nothing is on its way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.runs
-            .values()
-            .all(|run| run.standing != Standing::Active)
+        self.planned.is_empty() && !self.runs.values().any(Run::is_active)
+    }
+
+    /// Names of the jobs.
+    pub fn names(&self) -> impl Iterator<Item = &JobName> {
+        self.runs.keys()
+    }
+
+    /// Brings an active job to a halt after its steps on their way; a paused one can be cancelled. Whether it was
+    /// possible.
+    pub fn halt(&mut self, name: &JobName, how: Halt) -> bool {
+        let Some(run) = self.runs.get_mut(name) else {
+            return false;
+        };
+        let halts = match run.standing {
+            Standing::Active => true,
+            Standing::Paused => how == Halt::Cancel,
+            _ => false,
+        };
+        if halts && run.asked != Some(Halt::Cancel) {
+            run.asked = Some(how);
+        }
+        self.come_to_halt();
+        halts
+    }
+
+    /// Lets a paused job go on, or calls a pause off; whether it was possible.
+    pub fn resume(&mut self, name: &JobName) -> bool {
+        let Some(run) = self.runs.get_mut(name) else {
+            return false;
+        };
+        let waits = run.standing == Standing::Paused || run.asked == Some(Halt::Pause);
+        if waits {
+            run.standing = Standing::Active;
+            run.asked = None;
+        }
+        waits
+    }
+
+    /// Jobs that came to a halt since the last call.
+    pub fn take_halted(&mut self) -> Vec<Halted> {
+        std::mem::take(&mut self.halted)
     }
 
     /// One optimizer step of every active job, with the evaluations due before and after it.
-    pub fn round(&mut self) -> Vec<Event> {
+    ///
+    /// # Errors
+    /// Of the engine, when it cannot go on.
+    pub fn advance(&mut self) -> Result<Vec<Event>, E::Error> {
         let mut events = Vec::new();
-        self.evaluate_due(&mut events);
-        self.train_step(&mut events);
-        self.evaluate_due(&mut events);
-        self.checkpoint_due(&mut events);
-        self.finish_complete(&mut events);
-        events
+        self.evaluate_due(&mut events)?;
+        self.plan_rounds()?;
+        self.end_round(&mut events)?;
+        Ok(events)
     }
 
-    fn request<'a>(stage: &Stage, run: &Run, rows: Vec<&'a TokenRow>) -> Request<'a> {
-        let adapter = stage.adapter(run.slot);
-        let layout = adapter.map(|adapter| &adapter.layout);
-        let tokens = |pick: fn(&Layout) -> usize| layout.map_or(0, |layout| pick(layout));
-        Request {
-            slot: run.slot,
-            prompt_tokens: tokens(|l| l.prompt.as_ref().map_or(0, |p| p.tokens)),
-            prefix_tokens: tokens(|l| l.prefix.as_ref().map_or(0, |p| p.tokens)),
-            step: run.progress.step,
-            rows,
+    /// Ends the rounds that are planned, with the evaluations due behind them, and plans no other.
+    ///
+    /// # Errors
+    /// Of the engine, when it cannot go on.
+    pub fn settle(&mut self) -> Result<Vec<Event>, E::Error> {
+        let mut events = Vec::new();
+        while !self.planned.is_empty() {
+            self.end_round(&mut events)?;
         }
+        Ok(events)
     }
 
-    fn train_step(&mut self, events: &mut Vec<Event>) {
-        let mut requests = Vec::new();
-        for run in self
-            .runs
-            .values_mut()
-            .filter(|run| run.standing == Standing::Active)
-        {
-            let chosen = run.batches.rows(run.progress.step);
-            let rows = chosen
-                .iter()
-                .map(|&index| &run.rows[index as usize])
-                .collect();
-            requests.push(Self::request(&self.stage, run, rows));
-        }
-        let mut tallies = tally(
-            &mut self.stage,
-            &requests,
-            self.tokens_per_pass,
-            Stage::train,
-        );
-        for run in self.runs.values_mut() {
-            if run.standing == Standing::Active
-                && let Some(tally) = tallies.remove(&run.slot)
-            {
-                take_step(&mut self.stage, run, tally, events);
+    fn end_round(&mut self, events: &mut Vec<Event>) -> Result<(), E::Error> {
+        self.finish_round(events)?;
+        self.evaluate_due(events)?;
+        self.checkpoint_due(events);
+        self.finish_complete(events);
+        self.come_to_halt();
+        Ok(())
+    }
+
+    fn plan_rounds(&mut self) -> Result<(), E::Error> {
+        let ahead = self.engine.ahead().max(1);
+        while self.planned.len() < ahead {
+            if self.runs.values().any(Run::holds_up) {
+                return Ok(());
             }
-        }
-    }
-
-    fn evaluate_due(&mut self, events: &mut Vec<Event>) {
-        let due: Vec<JobName> = self
-            .runs
-            .values()
-            .filter(|run| run.standing == Standing::Active && !run.eval_rows.is_empty())
-            .filter(|run| run.progress.evaluation_due(&run.spec.eval, run.total))
-            .map(|run| run.spec.name.clone())
-            .collect();
-        let requests: Vec<Request<'_>> = due
-            .iter()
-            .filter_map(|name| self.runs.get(name))
-            .map(|run| Self::request(&self.stage, run, run.eval_rows.iter().collect()))
-            .collect();
-        let mut tallies = tally(
-            &mut self.stage,
-            &requests,
-            self.tokens_per_pass,
-            Stage::evaluate,
-        );
-        for name in due {
-            let Some(run) = self.runs.get_mut(&name) else {
-                continue;
+            let mut turn = Turn {
+                requests: Vec::new(),
+                goals: Vec::new(),
             };
-            let Some(tally) = tallies.remove(&run.slot) else {
-                continue;
-            };
-            let step = run.progress.step;
-            if !tally.loss.is_finite() {
-                let reason = tally.reason("held-out");
-                run.standing = Standing::Quarantined(reason.clone());
-                events.push(Event::Quarantined {
-                    job: name,
-                    step,
-                    reason,
-                });
-                continue;
+            for run in self.runs.values_mut().filter(|run| run.takes_part()) {
+                let (request, goal) = run.next_step();
+                turn.requests.push(request);
+                turn.goals.push(goal);
             }
-            let stop = run.progress.note_evaluation(&run.spec.eval, tally.loss);
-            let (loss, accuracy, tokens) = (tally.loss, tally.accuracy(), tally.trained_tokens);
-            events.push(Event::Evaluation {
-                job: name.clone(),
-                step,
-                loss,
-                accuracy,
-                tokens,
-            });
-            if stop && step < run.total {
-                run.standing = Standing::Finished(Ending::EarlyStopping);
-                events.push(Event::CheckpointDue {
-                    job: name.clone(),
-                    step,
-                });
-                events.push(Event::Finished {
-                    job: name,
-                    step,
-                    why: Ending::EarlyStopping,
-                });
+            if turn.requests.is_empty() {
+                return Ok(());
+            }
+            self.planned.push_back(self.engine.plan(turn)?);
+        }
+        Ok(())
+    }
+
+    fn finish_round(&mut self, events: &mut Vec<Event>) -> Result<(), E::Error> {
+        let Some(turn) = self.planned.pop_front() else {
+            return Ok(());
+        };
+        for found in self.engine.finish(turn)? {
+            let mut runs = self.runs.values_mut();
+            let run = runs.find(|run| run.slot == found.slot && run.is_active());
+            if let (Some(run), Some(step)) = (run, found.step) {
+                run.note_step(&found.tally, step, events);
             }
         }
+        Ok(())
+    }
+
+    fn evaluate_due(&mut self, events: &mut Vec<Event>) -> Result<(), E::Error> {
+        let due = self.runs.values().filter(|run| run.evaluates());
+        let turn = Turn {
+            requests: due.map(Run::evaluation).collect(),
+            goals: Vec::new(),
+        };
+        if turn.requests.is_empty() {
+            return Ok(());
+        }
+        let turn = self.engine.plan(turn)?;
+        for found in self.engine.finish(turn)? {
+            let mut runs = self.runs.values_mut();
+            if let Some(run) = runs.find(|run| run.slot == found.slot) {
+                run.note_evaluation(&found.tally, events);
+            }
+        }
+        Ok(())
     }
 
     /// After the evaluations of the round: a state that counts one must not be saved before it is told.
-    fn checkpoint_due(&self, events: &mut Vec<Event>) {
-        for (name, run) in &self.runs {
-            let (step, every) = (run.progress.step, run.spec.checkpoint.every_steps);
-            let due = every > 0 && step.is_multiple_of(every) && step < run.total;
-            if due && run.standing == Standing::Active {
+    fn checkpoint_due(&mut self, events: &mut Vec<Event>) {
+        for (name, run) in &mut self.runs {
+            let step = run.progress.step;
+            let stepped = std::mem::take(&mut run.stepped);
+            if stepped && run.is_active() && run.checkpoint_due(step) {
                 let job = name.clone();
                 events.push(Event::CheckpointDue { job, step });
             }
@@ -369,55 +290,26 @@ impl Session {
     }
 
     fn finish_complete(&mut self, events: &mut Vec<Event>) {
-        for (name, run) in &mut self.runs {
-            let step = run.progress.step;
-            if run.standing == Standing::Active && step >= run.total {
-                run.standing = Standing::Finished(Ending::Complete);
-                events.push(Event::CheckpointDue {
-                    job: name.clone(),
-                    step,
-                });
-                events.push(Event::Finished {
-                    job: name.clone(),
-                    step,
-                    why: Ending::Complete,
-                });
+        for run in self.runs.values_mut() {
+            if run.is_active() && run.progress.step >= run.total {
+                run.finish(Ending::Complete, events);
             }
         }
     }
-}
 
-fn take_step(stage: &mut Stage, run: &mut Run, tally: Tally, events: &mut Vec<Event>) {
-    let (job, step) = (run.spec.name.clone(), run.progress.step);
-    let numbers = if tally.loss.is_finite() {
-        let peak = run.spec.optimizer.learning_rate;
-        let rate = run.spec.schedule.learning_rate(peak, step, run.total);
-        stage
-            .step(run.slot, &mut run.optimizer, &run.rule, rate)
-            .map_err(|what| format!("{what} is not finite"))
-    } else {
-        Err(tally.reason("training"))
-    };
-    match numbers {
-        Err(reason) => {
-            run.standing = Standing::Quarantined(reason.clone());
-            events.push(Event::Quarantined { job, step, reason });
-        }
-        Ok(numbers) => {
-            run.progress.step += 1;
-            run.progress.tokens += tally.tokens;
-            run.progress.first_loss.get_or_insert(tally.loss);
-            run.progress.last_loss = Some(tally.loss);
-            events.push(Event::Step {
-                job,
+    fn come_to_halt(&mut self) {
+        for run in self.runs.values_mut().filter(|run| run.is_settled()) {
+            let Some(how) = run.asked.take() else {
+                continue;
+            };
+            run.standing = match how {
+                Halt::Pause => Standing::Paused,
+                Halt::Cancel => Standing::Cancelled,
+            };
+            self.halted.push(Halted {
+                job: run.name.clone(),
                 step: run.progress.step,
-                total: run.total,
-                loss: tally.loss,
-                accuracy: tally.accuracy(),
-                learning_rate: numbers.learning_rate,
-                gradient_norm: numbers.gradient_norm,
-                tokens: tally.tokens,
-                trained_tokens: tally.trained_tokens,
+                how,
             });
         }
     }

@@ -14,26 +14,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use data::regular;
-use serde::{Deserialize, Serialize};
-use shared::job::JobSpec;
 use thiserror::Error;
 
-use super::session::JobState;
+pub use super::identity::Identity;
+use super::job_state::JobState;
+pub use super::seal::hex;
 use crate::durable::{self, DurableError};
 use manifest::{MANIFEST, Manifest, Unsound, VERSION};
 use state::STATE;
-
-/// What a checkpoint belongs to: a resume with another specification, backbone or data is refused.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Identity {
-    /// The job.
-    pub spec: JobSpec,
-    /// Content hash of the backbone.
-    pub backbone: String,
-    /// Content hash of the token rows.
-    pub data: String,
-}
 
 /// Says why a checkpoint could not be written or used.
 #[derive(Debug, Error)]
@@ -175,7 +163,7 @@ pub fn newest(folder: &Path, identity: &Identity) -> Result<Found, StoreError> {
             Err(Unsound::Damaged(reason)) => skipped.push((path, reason)),
             Err(Unsound::Version(found)) => return Err(StoreError::Version { path, found }),
             Ok((manifest, state)) => {
-                let keys = differences(&manifest.identity, identity);
+                let keys = manifest.identity.differences(identity);
                 if keys.is_empty() {
                     return Ok(Found {
                         state: Some(state),
@@ -192,43 +180,6 @@ pub fn newest(folder: &Path, identity: &Identity) -> Result<Found, StoreError> {
     })
 }
 
-/// Dotted names of what differs. How often to save may change on resume; how long to train may not, since a schedule
-/// spreads over it.
-fn differences(old: &Identity, new: &Identity) -> Vec<String> {
-    let mut keys = Vec::new();
-    if old.backbone != new.backbone {
-        keys.push("the backbone".to_owned());
-    }
-    if old.data != new.data {
-        keys.push("the data".to_owned());
-    }
-    let mut old_spec = old.spec.clone();
-    old_spec.checkpoint = new.spec.checkpoint.clone();
-    let value = |spec| serde_json::to_value(spec).expect("a spec has a JSON form");
-    compare("", &value(&old_spec), &value(&new.spec), &mut keys);
-    keys
-}
-
-fn compare(at: &str, old: &serde_json::Value, new: &serde_json::Value, keys: &mut Vec<String>) {
-    match (old.as_object(), new.as_object()) {
-        (Some(old), Some(new)) => {
-            let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-            for name in names {
-                let null = &serde_json::Value::Null;
-                let (a, b) = (old.get(name).unwrap_or(null), new.get(name).unwrap_or(null));
-                let at = if at.is_empty() {
-                    name.clone()
-                } else {
-                    format!("{at}.{name}")
-                };
-                compare(&at, a, b, keys);
-            }
-        }
-        _ if old != new => keys.push(at.to_owned()),
-        _ => {}
-    }
-}
-
 fn load_one(path: &Path) -> Result<(Manifest, JobState), Unsound> {
     let manifest = Manifest::read(path)?;
     let bytes = regular::read(&path.join(STATE), manifest.bytes).map_err(|error| {
@@ -237,10 +188,4 @@ fn load_one(path: &Path) -> Result<(Manifest, JobState), Unsound> {
     })?;
     let state = state::read(&bytes, &manifest)?;
     Ok((manifest, state))
-}
-
-/// Lower-case hexadecimal.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

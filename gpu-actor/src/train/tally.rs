@@ -31,18 +31,23 @@ pub(super) fn tally(
 }
 
 /// Numbers of one job gathered over the passes of a step.
-#[derive(Debug, Default)]
-pub(super) struct Tally {
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
     losses: block_sum::Nodes<f64>,
-    pub(super) loss: f64,
+    /// Loss, once the last block was added.
+    pub loss: f64,
     correct: u64,
-    pub(super) tokens: u64,
-    pub(super) trained_tokens: u64,
+    /// Tokens passed, virtual ones not counted.
+    pub tokens: u64,
+    /// Tokens that count in the loss.
+    pub trained_tokens: u64,
     bad: Option<BadRow>,
 }
 
 impl Tally {
-    pub(super) fn of(request: &Request<'_>) -> Self {
+    /// Of a job's sequences before they pass.
+    #[must_use]
+    pub fn of(request: &Request<'_>) -> Self {
         Self {
             tokens: request.rows.iter().map(|row| row.ids.len() as u64).sum(),
             trained_tokens: request.trained_tokens(),
@@ -50,7 +55,8 @@ impl Tally {
         }
     }
 
-    pub(super) fn add(&mut self, first_block: u64, last: bool, outcome: JobOutcome) {
+    /// Adds what a pass found out, whose first block is this one of the job's; `last` when none follow.
+    pub fn add(&mut self, first_block: u64, last: bool, outcome: JobOutcome) {
         self.correct += outcome.correct;
         self.bad = self.bad.or(outcome.bad);
         let parts = &outcome.block_losses;
@@ -59,7 +65,9 @@ impl Tally {
         }
     }
 
-    pub(super) fn accuracy(&self) -> f64 {
+    /// Share of labelled tokens predicted right.
+    #[must_use]
+    pub fn accuracy(&self) -> f64 {
         if self.trained_tokens == 0 {
             0.0
         } else {
@@ -67,7 +75,9 @@ impl Tally {
         }
     }
 
-    pub(super) fn reason(&self, what: &str) -> String {
+    /// Why a loss is no number: a sentence.
+    #[must_use]
+    pub fn reason(&self, what: &str) -> String {
         let Some(bad) = self.bad else {
             return format!("{what} loss is not finite");
         };

@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::cpu::isa::{Isa, isa_dispatch};
 use crate::cpu::micro::PANEL;
 use crate::cpu::scratch;
-use crate::cpu::transpose::transpose;
+use crate::cpu::transpose::{fetch, transpose};
 use crate::weight::{BLOCK, Storage, Stored, Weight, Work, decode};
 
 // A row of a panel is a run of a storage.
@@ -15,6 +15,13 @@ const _: () = assert!(PANEL == BLOCK);
 
 /// Inputs of a row that are decoded before they are transposed: few enough to stay in the first-level cache.
 const RUN: usize = 128;
+
+/// Rows from the one that is decoded to the one that is asked for: a row is read in short pieces, which the processor
+/// does not foresee.
+const AHEAD: usize = 16;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// Writes part of `W (out, in)` transposed: in its panel, element `(k, j)` is output `outputs.start + j` (counted on
 /// over the panels), input `inputs.start + k`. The inputs are whole blocks.
@@ -141,6 +148,9 @@ fn decode_panels_body(
             let (whole, rest) = (inputs.len() / PANEL, inputs.len() % PANEL);
             for (k, output) in outputs.enumerate() {
                 let bytes = stored.run_of::<S>(output, &inputs);
+                for line in (0..bytes.len()).step_by(LINE) {
+                    fetch(bytes.as_ptr().wrapping_add(AHEAD * stored.row + line));
+                }
                 for (place, bytes) in bytes.chunks_exact(S::BYTES).enumerate() {
                     let out = &mut out[place * panel + k * PANEL..][..PANEL];
                     S::run(bytes, out.try_into().expect("a row of a panel is a run"));

@@ -32,8 +32,13 @@ const SEGMENT_NUMBERS: [usize; SEGMENTS] = [0, 1, 2, 3];
 /// Tokens of a slice: its expanded weights stay in the second-level cache.
 const SLICE: usize = 96;
 
-/// Most panels of rows in a block.
-const BLOCK_PANELS: usize = 3;
+/// Most panels of rows in a block: more read the weight less often, fewer keep more threads busy.
+const BLOCK_PANELS: usize = 6;
+
+/// Most panels of rows in a block for more than [`FEW_THREADS`].
+const SMALL_BLOCK_PANELS: usize = 3;
+
+const FEW_THREADS: usize = 4;
 
 /// The low-rank part of an adapted head: it lengthens the rows of `x` and of the weight.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +139,11 @@ impl Sweep<'_> {
     }
 
     fn sweep(&self, cpu: &Cpu, swept: &Swept<'_>) {
-        let blocks = blocks(self.targets.len());
+        let most = match cpu.threads() {
+            ..=FEW_THREADS => BLOCK_PANELS,
+            _ => SMALL_BLOCK_PANELS,
+        };
+        let blocks = blocks(self.targets.len(), most);
         cpu.for_each(blocks.len() * SEGMENTS, |task| {
             let rows = blocks[task / SEGMENTS].clone();
             self.task(cpu.isa(), rows, task % SEGMENTS, swept);
@@ -271,10 +280,10 @@ impl Sweep<'_> {
     }
 }
 
-/// Cuts rows into even blocks of whole panels, but for the last.
-fn blocks(rows: usize) -> Vec<Range<usize>> {
+/// Cuts rows into even blocks of at most `most` whole panels, but for the last.
+fn blocks(rows: usize, most: usize) -> Vec<Range<usize>> {
     let panels = rows.div_ceil(PANEL);
-    let count = panels.div_ceil(BLOCK_PANELS);
+    let count = panels.div_ceil(most);
     let edge = |block: usize| rows.min(panels * block / count * PANEL);
     (0..count)
         .map(|block| edge(block)..edge(block + 1))

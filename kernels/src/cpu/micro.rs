@@ -7,21 +7,25 @@
     reason = "the micro-kernel works on addresses; lengths are checked before"
 )]
 
+use std::ops::Range;
+
 use crate::cpu::disjoint::Tile;
 use crate::cpu::isa::Isa;
 use crate::cpu::scratch;
 
 mod dots;
 mod lanes;
+mod packed;
 mod strip;
 
-use strip::Place;
+pub(crate) use packed::Packed;
+use strip::{Place, Strip};
 
 /// Columns of a panel: the right matrix cut into pieces that the micro-kernel likes.
 pub(crate) const PANEL: usize = 32;
 
 /// Most rows of any micro-kernel.
-pub(crate) const MOST_ROWS: usize = 12;
+pub(crate) const MOST_ROWS: usize = 14;
 
 /// A matrix inside a slice: element `(i, k)` is at `i * row + k * column`.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +105,13 @@ pub(crate) fn tile(
     }
 }
 
+/// The left matrix of a product of panels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Left<'a> {
+    Strided(Strided<'a>),
+    Packed(Packed<'a>),
+}
+
 /// Computes `c (m, n) (+)= a (m, k) b (k, n)`, where `b` lies in panels of [`PANEL`] columns, one after another, each
 /// `(k, PANEL)`, the last one filled up with anything.
 ///
@@ -109,44 +120,49 @@ pub(crate) fn tile(
 pub(crate) fn panels(
     isa: Isa,
     k: usize,
-    a: Strided<'_>,
+    a: Left<'_>,
     b: &[f32],
     c: &mut Tile<'_, f32>,
     accumulate: bool,
 ) {
     let (m, n) = (c.rows(), c.columns());
-    check(a.slice.len(), m, a.row, k, a.column, "left matrix");
+    match a {
+        Left::Strided(a) => check(a.slice.len(), m, a.row, k, a.column, "left matrix"),
+        Left::Packed(a) => a.check(isa, m, k),
+    }
     check(b.len(), n.div_ceil(PANEL) * k, PANEL, PANEL, 1, "panels");
     assert!(k > 0, "a product of panels needs a depth");
     if m == 0 || n == 0 {
         return;
     }
-    let place = Place {
-        k,
-        a: a.slice.as_ptr(),
-        row: a.row,
-        column: a.column,
-        b: b.as_ptr(),
-        ldb: PANEL,
-        c: c.pointer(),
-        ldc: c.stride(),
-        accumulate,
+    let strips = strip::strips(isa);
+    let (most, by_rows) = match a {
+        Left::Strided(_) => (strips.by_rows.len(), strips.by_rows),
+        Left::Packed(_) => (strips.packed.len(), strips.packed),
     };
-    let most = strip::strips(isa).by_rows.len();
     for rows in even_cuts(m, most) {
+        let (a, row, column) = match a {
+            Left::Strided(a) => (a.slice[rows.start * a.row..].as_ptr(), a.row, a.column),
+            Left::Packed(a) => (a.strip(&rows).as_ptr(), 1, rows.len()),
+        };
         for first in (0..n).step_by(PANEL) {
             // SAFETY: the rows and columns lie inside the tile, which is exclusive; the checks above cover `a` and `b`.
             unsafe {
                 let place = Place {
-                    a: place.a.add(rows.start * a.row),
-                    b: place.b.add(first * k),
-                    c: place.c.add(rows.start * place.ldc + first),
-                    ..place
+                    k,
+                    a,
+                    row,
+                    column,
+                    b: b.as_ptr().add(first * k),
+                    ldb: PANEL,
+                    c: c.pointer().add(rows.start * c.stride() + first),
+                    ldc: c.stride(),
+                    accumulate,
                 };
                 if n - first >= PANEL {
-                    whole_panel(isa, rows.len(), place);
+                    whole_strip(by_rows, strips.columns, rows.len(), place);
                 } else {
-                    cut_panel(isa, rows.len(), n - first, place);
+                    cut_strip(by_rows, strips.columns, rows.len(), n - first, place);
                 }
             }
         }
@@ -234,17 +250,10 @@ unsafe fn shifted(place: Place, columns: usize) -> Place {
 unsafe fn whole_panel(isa: Isa, m: usize, place: Place) {
     let strips = strip::strips(isa);
     for rows in even_cuts(m, strips.by_rows.len()) {
-        for first in (0..PANEL).step_by(strips.columns) {
-            // SAFETY: the strip lies inside the caller's panel, and `isa` proves the instructions.
-            unsafe {
-                let place = shifted(place, first);
-                let place = Place {
-                    a: place.a.add(rows.start * place.row),
-                    c: place.c.add(rows.start * place.ldc),
-                    ..place
-                };
-                strips.by_rows[rows.len() - 1](place);
-            }
+        // SAFETY: the strip lies inside the caller's panel, and `isa` proves the instructions.
+        unsafe {
+            let place = lowered(place, rows.start);
+            whole_strip(strips.by_rows, strips.columns, rows.len(), place);
         }
     }
 }
@@ -255,38 +264,74 @@ unsafe fn whole_panel(isa: Isa, m: usize, place: Place) {
 /// As [`whole_panel`], but the result has only `width` columns, `width <= PANEL`.
 unsafe fn cut_panel(isa: Isa, m: usize, width: usize, place: Place) {
     let strips = strip::strips(isa);
-    let mut sums = [0.0f32; MOST_ROWS * PANEL];
     for rows in even_cuts(m, strips.by_rows.len()) {
-        // SAFETY: rows and columns lie inside the caller's panel; `sums` has rows of PANEL for the most rows of any
-        // strip, and only `width` columns of the result are touched.
+        // SAFETY: the strip lies inside the caller's panel, and `isa` proves the instructions.
         unsafe {
-            let c = place.c.add(rows.start * place.ldc);
-            if place.accumulate {
-                for i in 0..rows.len() {
-                    let from = c.add(i * place.ldc);
-                    std::ptr::copy_nonoverlapping(from, sums[i * PANEL..].as_mut_ptr(), width);
-                }
+            let place = lowered(place, rows.start);
+            cut_strip(strips.by_rows, strips.columns, rows.len(), width, place);
+        }
+    }
+}
+
+/// Moves to another row of `a` and `c`.
+///
+/// # Safety
+/// Both matrices have more than `rows` rows.
+unsafe fn lowered(place: Place, rows: usize) -> Place {
+    // SAFETY: the caller's promise.
+    unsafe {
+        Place {
+            a: place.a.add(rows * place.row),
+            c: place.c.add(rows * place.ldc),
+            ..place
+        }
+    }
+}
+
+/// Computes a strip of [`PANEL`] columns by functions that take `columns` at once.
+///
+/// # Safety
+/// As [`whole_panel`]; `rows` is one of the numbers that `by_rows` has, and the processor has its instructions.
+unsafe fn whole_strip(by_rows: &[Strip], columns: usize, rows: usize, place: Place) {
+    for first in (0..PANEL).step_by(columns) {
+        // SAFETY: the columns lie inside the caller's panel.
+        unsafe { by_rows[rows - 1](shifted(place, first)) };
+    }
+}
+
+/// Computes a strip of the first `width` columns of a panel that is filled up to [`PANEL`].
+///
+/// # Safety
+/// As [`whole_strip`], but the result has only `width` columns, `width <= PANEL`.
+unsafe fn cut_strip(by_rows: &[Strip], columns: usize, rows: usize, width: usize, place: Place) {
+    let mut sums = [0.0f32; MOST_ROWS * PANEL];
+    // SAFETY: rows and columns lie inside the caller's panel; `sums` has rows of PANEL for the most rows of any strip,
+    // and only `width` columns of the result are touched.
+    unsafe {
+        if place.accumulate {
+            for i in 0..rows {
+                let from = place.c.add(i * place.ldc);
+                std::ptr::copy_nonoverlapping(from, sums[i * PANEL..].as_mut_ptr(), width);
             }
-            for first in (0..width).step_by(strips.columns) {
-                let place = Place {
-                    a: place.a.add(rows.start * place.row),
-                    b: place.b.add(first),
-                    c: sums.as_mut_ptr().add(first),
-                    ldc: PANEL,
-                    ..place
-                };
-                strips.by_rows[rows.len() - 1](place);
-            }
-            for i in 0..rows.len() {
-                let to = c.add(i * place.ldc);
-                std::ptr::copy_nonoverlapping(sums[i * PANEL..].as_ptr(), to, width);
-            }
+        }
+        for first in (0..width).step_by(columns) {
+            let place = Place {
+                b: place.b.add(first),
+                c: sums.as_mut_ptr().add(first),
+                ldc: PANEL,
+                ..place
+            };
+            by_rows[rows - 1](place);
+        }
+        for i in 0..rows {
+            let to = place.c.add(i * place.ldc);
+            std::ptr::copy_nonoverlapping(sums[i * PANEL..].as_ptr(), to, width);
         }
     }
 }
 
 /// Cuts `0..rows` into the fewest ranges of at most `most`, as even as possible.
-fn even_cuts(rows: usize, most: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+fn even_cuts(rows: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let cuts = rows.div_ceil(most);
     (0..cuts).map(move |cut| rows * cut / cuts..rows * (cut + 1) / cuts)
 }

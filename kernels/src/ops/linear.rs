@@ -9,15 +9,21 @@ use std::ops::Range;
 use crate::cpu::Cpu;
 use crate::cpu::disjoint::DisjointMut;
 use crate::cpu::expand;
-use crate::cpu::micro::{self, PANEL, Strided};
+use crate::cpu::micro::{self, Left, PANEL, Packed, Strided};
 use crate::cpu::scratch;
 use crate::weight::{BLOCK, Weight};
 
 /// Longest run along the reduction that is expanded at once.
-const DEPTH: usize = 512;
+const DEPTH: usize = 768;
 
 /// Most panels that a task works on: they stay in the second-level cache while each strip of rows meets all of them.
 const GROUP: usize = 4;
+
+/// Columns of left matrices that are packed at once: with a few hundred rows they stay in the second-level cache.
+const PACKED: usize = 1024;
+
+/// Tasks wanted for each of several threads.
+const TASKS: usize = 3;
 
 /// Computes `y (m, out) = x (m, in) W^T`.
 ///
@@ -62,25 +68,25 @@ pub fn forward_many(cpu: &Cpu, x: &[f32], products: &mut [(&Weight, &mut [f32])]
         })
         .collect();
     let tasks = groups(cpu, &outputs);
-    cpu.for_each(tasks.len(), |task| {
-        let (product, columns) = &tasks[task];
-        let (w, y) = &results[*product];
-        let mut y = y.tile(0..rows, columns.clone());
-        scratch::with(DEPTH * PANEL * GROUP, |panels| {
-            for depth in depths(inputs) {
-                expand::transposed(cpu.isa(), w, columns.clone(), depth.clone(), panels);
-                let left = left(x, inputs, &depth);
-                micro::panels(
-                    cpu.isa(),
-                    depth.len(),
-                    left,
-                    panels,
-                    &mut y,
-                    depth.start > 0,
-                );
-            }
-        });
-    });
+    multiply(
+        cpu,
+        rows,
+        &[(x, inputs)],
+        tasks.len(),
+        |task, blocks, more| {
+            let (product, columns) = &tasks[task];
+            let (w, y) = &results[*product];
+            let mut y = y.tile(0..rows, columns.clone());
+            let mut more = more;
+            scratch::with(DEPTH * PANEL * GROUP, |panels| {
+                for Block { depth, left, .. } in blocks {
+                    expand::transposed(cpu.isa(), w, columns.clone(), depth.clone(), panels);
+                    micro::panels(cpu.isa(), depth.len(), *left, panels, &mut y, more);
+                    more = true;
+                }
+            });
+        },
+    );
 }
 
 /// Computes `dx (m, in) = dy (m, out) W`, or adds it when accumulating.
@@ -107,30 +113,77 @@ pub fn backward_many(cpu: &Cpu, parts: &[(&[f32], &Weight)], dx: &mut [f32], acc
     }
     let dx = DisjointMut::matrix(dx, inputs);
     let tasks = groups(cpu, &[inputs]);
-    cpu.for_each(tasks.len(), |task| {
+    let lefts: Vec<_> = parts.iter().map(|(dy, w)| (*dy, w.rows())).collect();
+    multiply(cpu, rows, &lefts, tasks.len(), |task, blocks, more| {
         let (_, columns) = &tasks[task];
         let mut dx = dx.tile(0..rows, columns.clone());
-        let mut accumulate = accumulate;
+        let mut more = more || accumulate;
         scratch::with(DEPTH * PANEL * GROUP, |panels| {
-            for (dy, w) in parts {
-                for depth in depths(w.rows()) {
-                    expand::rows(cpu.isa(), w, depth.clone(), columns.clone(), panels);
-                    let left = left(dy, w.rows(), &depth);
-                    micro::panels(cpu.isa(), depth.len(), left, panels, &mut dx, accumulate);
-                    accumulate = true;
-                }
+            for Block { part, depth, left } in blocks {
+                let (_, w) = parts[*part];
+                expand::rows(cpu.isa(), w, depth.clone(), columns.clone(), panels);
+                micro::panels(cpu.isa(), depth.len(), *left, panels, &mut dx, more);
+                more = true;
             }
         });
     });
 }
 
-/// Returns the columns `depth` of a matrix of the given width.
-fn left<'a>(x: &'a [f32], width: usize, depth: &Range<usize>) -> Strided<'a> {
-    let slice = if x.is_empty() { x } else { &x[depth.start..] };
-    Strided {
-        slice,
-        row: width,
-        column: 1,
+/// Some columns of one of the left matrices.
+struct Block<'a> {
+    part: usize,
+    depth: Range<usize>,
+    left: Left<'a>,
+}
+
+/// Runs `f(task, blocks, more)` for each task with all blocks of the left matrices `(rows, width)` in order, in one call
+/// or in several: then `more` is set in all but the first. Where it pays, a few blocks are packed, multiplied by all
+/// tasks while they are in the cache, and replaced by the next ones.
+fn multiply(
+    cpu: &Cpu,
+    rows: usize,
+    lefts: &[(&[f32], usize)],
+    tasks: usize,
+    f: impl Fn(usize, &[Block<'_>], bool) + Sync,
+) {
+    let plain = lefts.iter().enumerate().flat_map(|(part, &(x, width))| {
+        depths(width).map(move |depth| Block {
+            part,
+            left: Left::Strided(Strided {
+                slice: if x.is_empty() { x } else { &x[depth.start..] },
+                row: width,
+                column: 1,
+            }),
+            depth,
+        })
+    });
+    let mut blocks: Vec<Block<'_>> = plain.collect();
+    if !Packed::pays(cpu.isa(), rows) {
+        cpu.for_each(tasks, |task| f(task, &blocks, false));
+        return;
+    }
+    let mut more = false;
+    while !blocks.is_empty() {
+        let mut depth = 0;
+        let fits = blocks.iter().take_while(|block| {
+            depth += block.depth.len();
+            depth <= PACKED
+        });
+        let rest = blocks.split_off(fits.count().max(1));
+        let depth: usize = blocks.iter().map(|block| block.depth.len()).sum();
+        scratch::with(rows * depth, |mut space| {
+            let mut packed = Vec::with_capacity(blocks.len());
+            for block in blocks {
+                let (part, rest) = space.split_at_mut(rows * block.depth.len());
+                let (x, width) = lefts[block.part];
+                let left = Packed::new(cpu, x, width, block.depth.clone(), part);
+                let left = Left::Packed(left);
+                packed.push(Block { left, ..block });
+                space = rest;
+            }
+            cpu.for_each(tasks, |task| f(task, &packed, more));
+        });
+        (blocks, more) = (rest, true);
     }
 }
 
@@ -150,18 +203,21 @@ fn cut(range: Range<usize>, run: usize) -> impl Iterator<Item = Range<usize>> {
         .map(move |start| start..(start + run).min(end))
 }
 
-/// Shares the columns of several results out to tasks: `(result, columns)`, each up to [`GROUP`] panels, and fewer where
-/// that leaves too few tasks to keep all threads busy.
+/// Shares the columns of several results out to tasks: `(result, columns)`, each up to [`GROUP`] panels, of nearly one
+/// size, and fewer panels where that leaves too few tasks to keep all threads busy.
 fn groups(cpu: &Cpu, widths: &[usize]) -> Vec<(usize, Range<usize>)> {
     let panels: usize = widths.iter().map(|width| width.div_ceil(PANEL)).sum();
-    let wanted = if cpu.threads() == 1 {
-        1
-    } else {
-        4 * cpu.threads()
+    let wanted = match cpu.threads() {
+        1 => 1,
+        threads => TASKS * threads,
     };
-    let group = (panels / wanted).clamp(1, GROUP);
+    let tasks = panels.div_ceil(GROUP).max(wanted);
+    let group = panels.div_ceil(tasks.next_multiple_of(cpu.threads()));
     let of_width = |(result, &width): (usize, &usize)| {
-        cut(0..width, group * PANEL).map(move |columns| (result, columns))
+        let panels = width.div_ceil(PANEL);
+        let pieces = panels.div_ceil(group);
+        let edge = move |piece: usize| width.min(panels * piece / pieces * PANEL);
+        (0..pieces).map(move |piece| (result, edge(piece)..edge(piece + 1)))
     };
     widths.iter().enumerate().flat_map(of_width).collect()
 }

@@ -33,3 +33,12 @@ pub fn key_of(name: &str) -> Option<String> {
 pub fn name_of(key: &str) -> String {
     format!("{PREFIX}{}", key.to_ascii_uppercase().replace('.', "__"))
 }
+
+/// Options of a bucket of artifacts: the variable that other tools read too, and what the store calls it.
+pub const STORE: [(&str, &str); 5] = [
+    ("AWS_REGION", "region"),
+    ("AWS_ACCESS_KEY_ID", "access_key_id"),
+    ("AWS_SECRET_ACCESS_KEY", "secret_access_key"),
+    ("AWS_SESSION_TOKEN", "token"),
+    ("AWS_ENDPOINT_URL", "endpoint"),
+];

@@ -26,6 +26,32 @@ pub enum AdapterSpec {
     Diff(DiffSpec),
 }
 
+impl AdapterSpec {
+    /// Positions taken in front of every sequence by virtual tokens (prefix or prompt).
+    #[must_use]
+    pub fn virtual_tokens(&self) -> usize {
+        match self {
+            Self::Prefix(prefix) => prefix.tokens,
+            Self::Prompt(prompt) => prompt.tokens,
+            _ => 0,
+        }
+    }
+
+    /// The method as the specification writes it.
+    #[must_use]
+    pub fn method(&self) -> &'static str {
+        match self {
+            Self::Lora(_) => "lora",
+            Self::Ia3(_) => "ia3",
+            Self::Bottleneck(_) => "bottleneck",
+            Self::Prefix(_) => "prefix",
+            Self::Prompt(_) => "prompt",
+            Self::BitFit(_) => "bitfit",
+            Self::Diff(_) => "diff",
+        }
+    }
+}
+
 /// Which linear layers a method changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, try_from = "WrittenTargets")]

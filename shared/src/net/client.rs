@@ -81,6 +81,12 @@ impl Client {
         Ok(Self { peer })
     }
 
+    /// Over a connection that stands.
+    #[must_use]
+    pub fn over(peer: Peer) -> Self {
+        Self { peer }
+    }
+
     /// Connects, and tries again while that may help, for so long in all.
     ///
     /// # Errors

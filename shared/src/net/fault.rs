@@ -55,7 +55,7 @@ impl CloseCode {
         VarInt::from_u32(self as u32)
     }
 
-    fn of(number: VarInt) -> Self {
+    pub(super) fn of(number: VarInt) -> Self {
         let number = number.into_inner();
         let found = Self::ALL
             .into_iter()
@@ -110,6 +110,12 @@ pub enum NetError {
         /// In its words.
         reason: String,
     },
+    /// The peer gave up this stream; the connection stands.
+    #[error("the peer gave up this stream ({code:?})")]
+    GivenUp {
+        /// The kind.
+        code: CloseCode,
+    },
     /// The connection is gone, or was never there.
     #[error("no connection: {reason}")]
     Lost {
@@ -150,7 +156,7 @@ impl NetError {
             Self::Codec(CodecError::TooLong { .. }) => CloseCode::TooLong,
             Self::Codec(_) | Self::Ended { .. } => CloseCode::Malformed,
             Self::Identity(_) | Self::Handshake(_) => CloseCode::Identity,
-            Self::Closed { .. } | Self::Lost { .. } => CloseCode::Done,
+            Self::Closed { .. } | Self::GivenUp { .. } | Self::Lost { .. } => CloseCode::Done,
             Self::Local { .. } | Self::Tls(_) => CloseCode::Internal,
         }
     }
@@ -160,7 +166,7 @@ impl NetError {
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Lost { .. } => true,
-            Self::Closed { code, .. } => {
+            Self::Closed { code, .. } | Self::GivenUp { code } => {
                 matches!(
                     code,
                     CloseCode::Busy | CloseCode::Shutdown | CloseCode::Done
@@ -200,8 +206,8 @@ fn handshake_fault(code: u64, error: &ConnectionError) -> Option<HandshakeFault>
         // unknown_ca; decrypt_error: an authority of the same name with another key.
         48 | 51 => HandshakeFault::OtherAuthority,
         45 => HandshakeFault::Expired,
-        // certificate_unknown, unrecognized_name: rustls says so when a name is not in the certificate.
-        46 | 112 => HandshakeFault::OtherRole,
+        // bad_certificate says many things; which, only the side knows that found it.
+        42 if error.to_string().contains("not valid for name") => HandshakeFault::OtherRole,
         120 => HandshakeFault::OtherVersion(ProtocolVersion::CURRENT),
         _ => HandshakeFault::Other(error.to_string()),
     })
@@ -211,9 +217,8 @@ impl From<WriteError> for NetError {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::ConnectionLost(lost) => lost.into(),
-            WriteError::Stopped(code) => Self::Closed {
+            WriteError::Stopped(code) => Self::GivenUp {
                 code: CloseCode::of(code),
-                reason: "it wants no more of this stream".into(),
             },
             other => Self::Lost {
                 reason: other.to_string(),
@@ -226,9 +231,8 @@ impl From<ReadError> for NetError {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::ConnectionLost(lost) => lost.into(),
-            ReadError::Reset(code) => Self::Closed {
+            ReadError::Reset(code) => Self::GivenUp {
                 code: CloseCode::of(code),
-                reason: "it gave up this stream".into(),
             },
             other => Self::Lost {
                 reason: other.to_string(),

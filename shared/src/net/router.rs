@@ -35,7 +35,7 @@ pub trait Service: Send + Sync + 'static {
         stop: Stop,
     ) -> impl Future<Output = Result<(), NetError>> + Send;
 
-    /// Serves another kind of stream that the peer's role allows, until it ends.
+    /// Serves another kind of stream that the peer's role allows, until it ends; finishes its own half.
     ///
     /// An error ends the peer's connection.
     fn stream(
@@ -205,7 +205,8 @@ async fn connection<S: Service>(
                 streams.spawn(async move { stream(&shared, peer, Stream::new(halves, limits)).await });
             }
             Some(ended) = streams.join_next() => match ended {
-                Ok(Ok(())) => {}
+                // Who loses interest in a stream keeps its others.
+                Ok(Ok(()) | Err(NetError::GivenUp { .. })) => {}
                 Ok(Err(error)) => break Err(error),
                 Err(_) => {
                     peer.close(CloseCode::Internal, "who serves this stream failed");
@@ -217,15 +218,22 @@ async fn connection<S: Service>(
                     // What fails now ends anyway.
                     let _ = ended;
                 }
+                peer.close(CloseCode::Shutdown, "this side ends");
                 break Ok(());
             }
         }
     };
-    match &outcome {
-        Ok(()) => {}
-        Err(error) => peer.close(error.close_code(), &error.to_string()),
+    if let Err(error) = &outcome {
+        tell(&peer.connection, error);
     }
     outcome
+}
+
+/// Ends a connection with the reason. One that ended already keeps its own: who still reads from it is told that.
+fn tell(connection: &quinn::Connection, error: &NetError) {
+    if connection.close_reason().is_none() {
+        close(connection, error.close_code(), &error.to_string());
+    }
 }
 
 /// Serves one stream of a peer that is known.
@@ -299,7 +307,7 @@ async fn join<S: Service>(
 fn finish(connection: &quinn::Connection, outcome: Result<(), NetError>) -> Result<(), NetError> {
     match &outcome {
         Ok(()) => close(connection, CloseCode::Done, "all is said"),
-        Err(error) => close(connection, error.close_code(), &error.to_string()),
+        Err(error) => tell(connection, error),
     }
     outcome
 }

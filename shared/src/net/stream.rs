@@ -2,8 +2,11 @@
 //!
 //! - `ST-1` Dropping a future of `send`, `receive` or `piece` loses nothing and repeats nothing: what was begun stays in
 //!   the half of the stream and goes on with the next call.
+//! - `ST-2` A half that is dropped before [`Sender::finish`] is given up, and the peer sees that: what was cut off does
+//!   not look whole.
 
 use std::collections::VecDeque;
+use std::future::Future;
 
 use bytes::{Buf, Bytes, BytesMut};
 use quinn::{RecvStream, SendStream};
@@ -40,6 +43,15 @@ pub struct Sender {
     stream: SendStream,
     pending: VecDeque<Bytes>,
     limits: Limits,
+    ended: bool,
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.reset(CloseCode::Internal);
+        }
+    }
 }
 
 impl Sender {
@@ -48,6 +60,7 @@ impl Sender {
             stream,
             pending: VecDeque::new(),
             limits,
+            ended: false,
         }
     }
 
@@ -98,26 +111,41 @@ impl Sender {
 
     /// Ends this half after all that was sent.
     pub fn finish(&mut self) {
+        self.ended = true;
         // Only a stream that ended already refuses.
         let _ = self.stream.finish();
     }
 
     /// Gives this half up: the peer sees that it does not end as meant.
     pub fn reset(&mut self, code: CloseCode) {
+        self.ended = true;
         let _ = self.stream.reset(code.number());
     }
 
-    /// Waits until the peer has all, or wants no more.
+    /// Waits until the peer has all that was finished, or wants no more.
     ///
     /// # Errors
     /// [`NetError`] when the connection is lost before.
     pub async fn delivered(&mut self) -> Result<(), NetError> {
-        match self.stream.stopped().await {
-            Ok(_) => Ok(()),
-            Err(quinn::StoppedError::ConnectionLost(lost)) => Err(lost.into()),
-            Err(other) => Err(NetError::Lost {
-                reason: other.to_string(),
-            }),
+        self.stopped().await.map(|_| ())
+    }
+
+    /// Ends when the peer wants no more of this half, with its reason; or, without one, when it has all.
+    ///
+    /// # Errors
+    /// [`NetError`] when the connection is lost before.
+    pub fn stopped(
+        &self,
+    ) -> impl Future<Output = Result<Option<CloseCode>, NetError>> + Send + use<> {
+        let stopped = self.stream.stopped();
+        async move {
+            match stopped.await {
+                Ok(code) => Ok(code.map(CloseCode::of)),
+                Err(quinn::StoppedError::ConnectionLost(lost)) => Err(lost.into()),
+                Err(other) => Err(NetError::Lost {
+                    reason: other.to_string(),
+                }),
+            }
         }
     }
 }
@@ -191,6 +219,11 @@ impl Receiver {
             return Err(NetError::Ended { due: "head" });
         };
         Ok(Some(FrameHead::decode(*head, &self.limits)?))
+    }
+
+    /// Takes the head that [`Self::peek_head`] showed; its payload comes next, as raw bytes.
+    pub fn skip_head(&mut self) {
+        self.buffer.advance(HEAD.min(self.buffer.len()));
     }
 
     /// The next raw bytes, at most so many; none at the end.

@@ -112,13 +112,16 @@ impl Service for Arc<Host> {
         loop {
             tokio::select! {
                 notice = stream.receiver.receive::<Notice>() => {
-                    let Some(Notice::Drained { epoch }) = notice? else { return Ok(()) };
-                    let order = Ordered { term: crate::ids::Term(1), order: Order::Release { epoch } };
-                    stream.sender.send(&order).await?;
+                    let Some(Notice::Drained { epoch }) = notice? else { break };
+                    let order = Order::Release { epoch };
+                    let term = crate::ids::Term(1);
+                    stream.sender.send(&Ordered { term, order }).await?;
                 }
-                () = stop.wait() => return Ok(()),
+                () = stop.wait() => break,
             }
         }
+        stream.sender.finish();
+        Ok(())
     }
 
     async fn join(&self, token: String, signing_request: String) -> Reply {

@@ -21,8 +21,10 @@ pub struct Held {
     pub stage: u32,
     /// Whether its links work.
     pub linked: bool,
-    /// On a first stage: the jobs, each with its steps taken.
+    /// On a first stage: the jobs, each with its steps taken. One that ended here stays until its end is heard.
     pub jobs: Vec<(JobId, u64)>,
+    /// Those of them that were told to halt, or are about to.
+    pub paused: Vec<JobId>,
 }
 
 /// A node introduces itself, on every connection.
@@ -48,6 +50,8 @@ pub struct Hello {
     pub term: Term,
     /// What it holds.
     pub held: Option<Held>,
+    /// Number of the first numbered notice that was not heard: it and all after it come on this connection, in order.
+    pub unheard: u64,
     /// Its clock, since 1970.
     pub clock: Micros,
 }
@@ -177,7 +181,7 @@ pub enum Notice {
     },
     /// About a job; numbered, kept until heard.
     Job {
-        /// From 1 within an incarnation, without gaps.
+        /// Grows from 1 within an incarnation; steps that a later step stands for may be left out.
         number: u64,
         /// Of this plan.
         epoch: PlanEpoch,

@@ -78,7 +78,8 @@ pub enum Order {
         /// The plan in force.
         epoch: PlanEpoch,
     },
-    /// Go on with the plan in force: a move was called off.
+    /// Go on with the plan in force, and let go of what was prepared for another: a move was called off. For any
+    /// stage, and of no effect where nothing was drained or prepared.
     Undrain {
         /// The plan in force.
         epoch: PlanEpoch,
@@ -93,7 +94,8 @@ pub enum Order {
         /// Which of its stages.
         stage: u32,
     },
-    /// Train these too. First stages only; each is answered by `JobAdmitted` or `JobRefused`.
+    /// Train these too. First stages only; each is answered by `JobNotice::Admitted` or `JobNotice::Refused`, but one
+    /// that is here already, or that ended here unheard, is passed over.
     Admit {
         /// The plan in force.
         epoch: PlanEpoch,

@@ -12,7 +12,7 @@ use crate::oracle::rotary;
 pub fn backbone(model: &Model) -> Backbone {
     let shape = model.shape.clone();
     Backbone {
-        embedding: matrix(&model.embedding),
+        embedding: matrix(model.embedding()),
         head: matrix(model.head()),
         final_norm: vector(&model.final_norm),
         layers: model.layers.iter().map(layer).collect(),

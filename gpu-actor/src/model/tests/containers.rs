@@ -11,7 +11,7 @@ use super::*;
 /// Every tensor as numbers, by canonical name.
 fn numbers(model: &Model) -> Vec<(String, Vec<f32>)> {
     let mut list = vec![
-        (names::EMBEDDING.to_owned(), model.embedding.to_f32()),
+        (names::EMBEDDING.to_owned(), model.embedding().to_f32()),
         (names::FINAL_NORM.to_owned(), model.final_norm.clone()),
         (names::HEAD.to_owned(), model.head().to_f32()),
     ];
@@ -165,7 +165,7 @@ fn quantised_blocks_mean_what_candle_says() {
                 "blk.0.ffn_down.weight",
                 model.layers[0].projection(Projection::Down),
             ),
-            ("token_embd.weight", &model.embedding),
+            ("token_embd.weight", model.embedding()),
         ] {
             let theirs = content.tensor(&mut file, name, &Device::Cpu).unwrap();
             let theirs = theirs.dequantize(&Device::Cpu).unwrap();

@@ -121,7 +121,7 @@ fn smollm2_opens_with_the_sizes_of_its_publisher() {
     assert_eq!((shape.bos, &shape.eos[..]), (Some(1), &[2][..]));
     assert!(shape.tied_embeddings && model.head.is_none());
     assert_eq!(shape.parameters(), 134_515_008);
-    assert_eq!(model.embedding.format(), Format::Q8_0);
+    assert_eq!(model.embedding().format(), Format::Q8_0);
     for layer in &model.layers {
         assert!(layer.projections.iter().all(|w| w.format() == Format::Q4_1));
     }

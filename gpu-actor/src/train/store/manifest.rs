@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Identity, hex, name};
+use crate::train::job_state::JobState;
 use crate::train::progress::Progress;
-use crate::train::session::JobState;
+use crate::train::seal;
 
 /// The format written and read. 2 sealed the manifest.
 pub(super) const VERSION: u64 = 2;
@@ -62,16 +63,14 @@ impl Manifest {
             optimizer_steps: state.optimizer.step,
             bytes: bytes.len() as u64,
             sha256: hex(&Sha256::digest(bytes)),
-            seal: open_seal(),
+            seal: seal::open(),
         }
     }
 
     /// The sealed text.
     pub(super) fn text(&self) -> Vec<u8> {
         let text = serde_json::to_string_pretty(self).expect("a manifest has a text");
-        let seal = hex(&Sha256::digest(&text));
-        text.replacen(&seal_field(&open_seal()), &seal_field(&seal), 1)
-            .into_bytes()
+        seal::close(&text).into_bytes()
     }
 
     /// Reads the manifest of a folder, whose name must be that of its step.
@@ -84,8 +83,7 @@ impl Manifest {
             return Err(Unsound::Version(version));
         }
         let manifest: Self = serde_json::from_str(&text).map_err(|error| damaged(&error))?;
-        let opened = text.replacen(&seal_field(&manifest.seal), &seal_field(&open_seal()), 1);
-        if hex(&Sha256::digest(&opened)) != manifest.seal {
+        if !seal::holds(&text, &manifest.seal) {
             return Err(damaged(
                 &"it does not have its seal's sha256: it was changed",
             ));
@@ -98,12 +96,4 @@ impl Manifest {
         }
         Ok(manifest)
     }
-}
-
-fn open_seal() -> String {
-    "0".repeat(64)
-}
-
-fn seal_field(seal: &str) -> String {
-    format!("\"seal\": \"{seal}\"")
 }

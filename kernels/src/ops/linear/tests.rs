@@ -127,6 +127,29 @@ fn long_products_are_near_the_reference() {
     }
 }
 
+/// More of the reduction than is packed at once, over two left matrices, with enough rows to pack.
+#[test]
+fn packed_runs_continue_the_chain() {
+    let (rows, inputs, outputs) = (70, 40, 1800);
+    let first = Weight::from_f32(outputs, inputs, numbers(outputs * inputs, 1));
+    let second = Weight::from_f32(500, inputs, numbers(500 * inputs, 2));
+    let (dy, more) = (numbers(rows * outputs, 3), numbers(rows * 500, 4));
+    for cpu in processors() {
+        let mut dx = vec![f32::NAN; rows * inputs];
+        backward_many(&cpu, &[(&dy, &first), (&more, &second)], &mut dx, false);
+        for row in [0, 37, 69] {
+            let mut alone = vec![f32::NAN; inputs];
+            let (dy, more) = (&dy[row * outputs..][..outputs], &more[row * 500..][..500]);
+            backward_many(&cpu, &[(dy, &first), (more, &second)], &mut alone, false);
+            assert_eq!(
+                bits(&dx[row * inputs..][..inputs]),
+                bits(&alone),
+                "{cpu:?} {row}"
+            );
+        }
+    }
+}
+
 /// The reference's backward is the derivative of its forward.
 #[test]
 fn the_gradient_is_that_of_the_product() {

@@ -72,7 +72,7 @@ async fn what_is_no_protocol_is_answered_with_the_reason() {
 #[tokio::test]
 async fn a_peer_that_says_nothing_is_let_go() {
     let limits = RouterLimits {
-        first_frame: Duration::from_millis(50),
+        first_frame: Duration::from_secs(2),
         ..RouterLimits::default()
     };
     let cluster = Cluster::start_with("c", &settings(), limits);

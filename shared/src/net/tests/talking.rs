@@ -23,10 +23,14 @@ async fn a_client_is_answered_by_name_and_a_failing_request_spares_the_others() 
     let failed = other.request(&Request::Jobs).await.unwrap_err();
     let internal = matches!(
         failed,
-        ClientError::Net(NetError::Closed {
-            code: CloseCode::Internal,
-            ..
-        })
+        ClientError::Net(
+            NetError::Closed {
+                code: CloseCode::Internal,
+                ..
+            } | NetError::GivenUp {
+                code: CloseCode::Internal
+            }
+        )
     );
     assert!(internal, "{failed}");
     assert!(client.request(&Request::Status).await.is_ok());
@@ -62,6 +66,8 @@ async fn files_go_up_and_come_down_whole() {
     };
     let refused = client.upload(&short, &path).await.unwrap_err();
     assert!(matches!(refused, ClientError::File { .. }), "{refused}");
+    // The connection outlives uploads that were given up.
+    assert!(client.request(&Request::Status).await.is_ok());
 }
 
 #[tokio::test]

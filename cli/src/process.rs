@@ -1,0 +1,249 @@
+//! The processes of a cluster: what its file says, turned into what a coordinator or a node is told.
+
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordinator::actor::{CoordinatorSettings, Language as Spoken};
+use coordinator::life::placement::{Load, Stages, Weights};
+use coordinator::settings as decisions;
+use gpu_actor::actor::NodeSettings;
+use gpu_actor::model::{Model, OpenOptions};
+use kernels::cpu::Cpu;
+use shared::artifact;
+use shared::config::load::Loaded;
+use shared::config::places;
+use shared::config::schema::{self, Node};
+use shared::ids::NodeName;
+use shared::net::endpoint::EndpointSettings;
+use shared::units::{Bytes, Micros};
+
+use crate::backbone;
+use crate::clock;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::language::Language;
+use crate::security;
+use crate::settings::Settings;
+use crate::store::Store;
+
+/// A silent peer is gone after so long, whoever it is.
+const IDLE: Duration = Duration::from_secs(6);
+/// An idle connection says so often that it lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(1);
+/// Chunks that may be under way to a neighbour.
+const CREDITS: u32 = 4;
+/// Spans kept for traces.
+const SPANS: usize = 20_000;
+
+fn endpoint(listen: std::net::SocketAddr, loaded: &Loaded) -> EndpointSettings {
+    let mut settings = EndpointSettings::at(listen);
+    settings.idle_timeout = IDLE;
+    settings.keep_alive = KEEP_ALIVE;
+    let Bytes(frame) = loaded.config.limits.frame();
+    settings.limits.control_bytes = usize::try_from(frame).unwrap_or(usize::MAX);
+    settings
+}
+
+fn artifacts(loaded: &Loaded, settings: &Settings) -> Result<artifact::Store, Failure> {
+    let url = &loaded.config.store.url;
+    let address = if url.contains("://") {
+        url.clone()
+    } else {
+        loaded.path_of(url).display().to_string()
+    };
+    artifact::Store::open(&address, &settings.store_options).or_exit(Exit::BadInput)
+}
+
+fn model_path(loaded: &Loaded, settings: &Settings) -> Result<std::path::PathBuf, Failure> {
+    Store::new(settings)?.resolve(&loaded.config.model.path, &loaded.folder)
+}
+
+/// The backbone as it lies in its file: nothing is expanded.
+fn look(path: &Path) -> Result<Model, Failure> {
+    let options = OpenOptions {
+        check_finite: false,
+        ..OpenOptions::new(backbone::cpu(Some(1))?)
+    };
+    Model::open(path, &options).or_exit(Exit::BadInput)
+}
+
+/// What the coordinator is told.
+///
+/// # Errors
+/// What is wrong with the model, the store or a path.
+pub(crate) fn coordinator(
+    loaded: &Loaded,
+    settings: &Settings,
+) -> Result<CoordinatorSettings, Failure> {
+    let config = &loaded.config;
+    let path = model_path(loaded, settings)?;
+    let model = look(&path)?;
+    let language = Language::of(&model.tokenizer, None)?;
+    let directory = security::directory(loaded);
+    let journal = loaded.path_of(&config.coordinator.journal);
+    if let Some(folder) = journal.parent() {
+        std::fs::create_dir_all(folder).or_exit(Exit::Internal)?;
+    }
+    let authority = directory.join(places::AUTHORITY);
+    Ok(CoordinatorSettings {
+        decisions: decide(loaded, &model),
+        language: Arc::new(Spoken {
+            tokenizer: language.tokenizer,
+            template: language.template,
+        }),
+        endpoint: endpoint(config.coordinator.listen, loaded),
+        credential: directory.join(places::COORDINATOR),
+        authority: authority.exists().then_some(authority),
+        tokens: directory.join(places::TOKENS),
+        certificate_life: config.security.certificate_life(),
+        store: artifacts(loaded, settings)?,
+        journal,
+        owner: format!("coordinator of process {}", std::process::id()),
+        lease: Micros::of_millis(config.coordinator.lease_seconds.saturating_mul(1000)),
+        largest_upload: config.limits.upload(),
+        snapshot_every: 5_000,
+        tick: Duration::from_millis(200),
+        steady: Arc::new(steady),
+        wall: Arc::new(clock::now),
+    })
+}
+
+fn steady() -> Micros {
+    let since = clock::since_first_asked().as_micros();
+    Micros(u64::try_from(since).unwrap_or(u64::MAX))
+}
+
+fn decide(loaded: &Loaded, model: &Model) -> decisions::Settings {
+    let config = &loaded.config;
+    let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    let stages = match config.plan.stages {
+        schema::Stages::Count(count) => Stages::Fixed(narrow(count)),
+        schema::Stages::All => Stages::AllNodes,
+    };
+    let expect = match stages {
+        Stages::Fixed(count) => count.saturating_mul(narrow(config.plan.replicas)),
+        Stages::AllNodes => narrow(config.node.len() as u64),
+    };
+    let bound = config.coordinator.heartbeat_bound();
+    decisions::Settings {
+        cluster: config.cluster.name.to_string(),
+        backbone: decisions::Backbone {
+            name: model.name.clone().unwrap_or_else(|| config.model.path.clone()),
+            identity: model.content_hash(),
+            shape: model.shape.clone(),
+            weights: weights(model),
+        },
+        layout: decisions::Layout {
+            stages,
+            replicas: narrow(config.plan.replicas),
+            expect,
+            settle: Micros::of_millis(5_000),
+            activation_budget: config.plan.activation_budget(),
+        },
+        limits: decisions::Limits {
+            jobs_per_replica: narrow(config.limits.jobs_per_replica),
+            live_jobs: narrow(config.limits.jobs),
+            events_kept: usize::try_from(config.coordinator.events_kept).unwrap_or(usize::MAX),
+            ..decisions::Limits::default()
+        },
+        bounds: decisions::Bounds {
+            heartbeat: bound,
+            reconnect: bound,
+            ..decisions::Bounds::default()
+        },
+    }
+}
+
+/// Bytes as they lie in the file, and multiplications per token.
+fn weights(model: &Model) -> Weights {
+    let shape = &model.shape;
+    let head = (shape.hidden * shape.vocab) as u64;
+    let layer = |layer: &gpu_actor::model::LayerWeights| {
+        let matrices = || layer.projections.iter();
+        Load {
+            bytes: matrices().map(|weight| weight.byte_len() as u64).sum(),
+            compute: matrices()
+                .map(|weight| (weight.rows() * weight.cols()) as u64)
+                .sum(),
+        }
+    };
+    Weights {
+        embedding: Load {
+            bytes: model.embedding().byte_len() as u64,
+            compute: 0,
+        },
+        layers: model.layers.iter().map(layer).collect(),
+        // Only tokens that count in the loss pass the head; half of them is usual.
+        head: Load {
+            bytes: model.head().byte_len() as u64,
+            compute: head / 2,
+        },
+    }
+}
+
+/// What a node is told.
+///
+/// # Errors
+/// What is wrong with the model, the store or the threads.
+pub(crate) fn node(
+    loaded: &Loaded,
+    name: &NodeName,
+    settings: &Settings,
+) -> Result<NodeSettings, Failure> {
+    let config = &loaded.config;
+    let node: Node = match config.node(name) {
+        Some(node) => node,
+        None => config.unlisted(name.clone()),
+    };
+    let directory = security::directory(loaded);
+    Ok(NodeSettings {
+        node: node.name.clone(),
+        incarnation: clock::now().0,
+        coordinator: config.coordinator.listen,
+        endpoint: endpoint(node.listen, loaded),
+        advertised: None,
+        credential: directory.join(places::node(&node.name)),
+        store: artifacts(loaded, settings)?,
+        model: model_path(loaded, settings)?,
+        format: config.model.format,
+        memory: node.memory,
+        cpu: threads(node.threads)?,
+        heartbeat: Duration::from_micros(config.coordinator.heartbeat().0),
+        tokens_per_pass: usize::try_from(config.plan.tokens_per_pass).unwrap_or(usize::MAX),
+        rounds_ahead: usize::try_from(config.plan.rounds_ahead).unwrap_or(1).saturating_add(1),
+        credits: CREDITS,
+        narrow: config.plan.bf16_on_the_wire,
+        link_patience: Duration::from_secs(20),
+        stall_patience: Duration::from_secs(120),
+        spans_kept: SPANS,
+        clock: Arc::new(clock::now),
+    })
+}
+
+fn threads(asked: u64) -> Result<Cpu, Failure> {
+    let asked = usize::try_from(asked).ok().and_then(NonZero::new);
+    backbone::cpu(asked.map(NonZero::get))
+}
+
+/// Ends when the system asks the process to end; asked again, the process ends at once.
+pub(crate) async fn asked_to_end() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut end), Ok(mut interrupt)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = end.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = end.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        std::process::exit(i32::from(Exit::Interrupted.code()));
+    });
+}

@@ -1,0 +1,11 @@
+//! A cluster of real processes gives the bytes that one process gives, whatever happens to it.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "processes are waited for on the real clock"
+)]
+
+mod disturbed;
+mod peace;
+mod run;

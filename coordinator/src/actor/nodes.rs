@@ -1,0 +1,70 @@
+//! The connection of a node: its notices in, orders out.
+
+use actix::Addr;
+use shared::net::endpoint::Peer;
+use shared::net::fault::{CloseCode, NetError};
+use shared::net::router::Stop;
+use shared::net::stream::Stream;
+use shared::wire::notice::Notice;
+use tokio::sync::mpsc;
+
+use super::coordinator::{Arrived, CoordinatorActor, Left, ORDERS, ToNode, Told};
+
+/// Serves a node for as long as its connection lasts.
+pub(super) async fn serve(
+    peer: Peer,
+    mut stream: Stream,
+    actor: &Addr<CoordinatorActor>,
+    mut stop: Stop,
+) -> Result<(), NetError> {
+    let (orders, mut inbox) = mpsc::channel(ORDERS);
+    let Ok(link) = actor.send(Arrived(orders)).await else {
+        return Ok(());
+    };
+    let ended = loop {
+        tokio::select! {
+            notice = stream.receiver.receive::<Notice>() => match notice {
+                Err(error) => break Err(error),
+                Ok(None) => break Ok(()),
+                Ok(Some(notice)) => {
+                    if let Some(fault) = impostor(&peer, &notice) {
+                        peer.close(CloseCode::Identity, &fault);
+                        break Ok(());
+                    }
+                    if actor.send(Told(link, notice)).await.is_err() {
+                        break Ok(());
+                    }
+                }
+            },
+            told = inbox.recv() => match told {
+                Some(ToNode::Order(ordered)) => {
+                    if let Err(error) = stream.sender.send(&*ordered).await {
+                        break Err(error);
+                    }
+                }
+                Some(ToNode::Close(reason)) => {
+                    peer.close(CloseCode::Forbidden, &reason);
+                    break Ok(());
+                }
+                None => {
+                    peer.close(CloseCode::Busy, "orders wait for longer than the node may take");
+                    break Ok(());
+                }
+            },
+            () = stop.wait() => break Ok(()),
+        }
+    };
+    // An actor that is gone needs not know.
+    let _ = actor.send(Left(link)).await;
+    ended
+}
+
+/// A node may speak for nobody else.
+fn impostor(peer: &Peer, notice: &Notice) -> Option<String> {
+    let Notice::Hello(hello) = notice else {
+        return None;
+    };
+    let own = peer.identity.name.as_str();
+    (hello.node.as_str() != own)
+        .then(|| format!("the certificate is of {own}, and node {} says hello", hello.node))
+}

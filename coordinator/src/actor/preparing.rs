@@ -1,0 +1,147 @@
+//! The files of a job turned into token rows. Pure but for the time it takes: bytes in, bytes out.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use data::dataset::LoadError;
+use data::job_data::JobData;
+use data::packed;
+use data::tokenizer::Special;
+use shared::job::{AdapterSpec, JobSpec};
+use shared::life::{Reason, ReasonClass};
+use shared::model::ModelShape;
+
+use super::settings::Language;
+
+/// What a job trains on.
+#[derive(Debug)]
+pub(super) struct Rows {
+    /// As [`packed::pack`] makes them.
+    pub(super) bytes: Vec<u8>,
+    /// Token ids of the text that a prompt starts from.
+    pub(super) init_tokens: Vec<u32>,
+}
+
+fn data_error(message: String) -> Reason {
+    Reason {
+        class: ReasonClass::DataError,
+        message,
+    }
+}
+
+/// Reads, checks, renders and tokenizes the samples of a job.
+///
+/// # Errors
+/// Why there are no rows, with the first problems of each file.
+pub(super) fn rows(
+    spec: &JobSpec,
+    files: &BTreeMap<String, Bytes>,
+    shape: &ModelShape,
+    language: &Language,
+) -> Result<Rows, Reason> {
+    let context = shape.max_positions.saturating_sub(spec.adapter.virtual_tokens());
+    let data = JobData::of_contents(
+        &spec.data,
+        files,
+        spec.seed,
+        context,
+        shape.vocab,
+        &language.tokenizer,
+        &language.template,
+    )
+    .map_err(|error| data_error(told(&error)))?;
+    if data.train.is_empty() {
+        return Err(data_error(format!(
+            "{} has no row to train on: {}",
+            spec.data.train, data.train_report
+        )));
+    }
+    Ok(Rows {
+        bytes: packed::pack(&data.train, &data.eval),
+        init_tokens: init_tokens(spec, shape, language)?,
+    })
+}
+
+/// Problems said in full, up to a few.
+fn told(error: &LoadError) -> String {
+    const MOST: usize = 10;
+    let LoadError::Rejected { name, report } = error else {
+        return error.to_string();
+    };
+    let listed = &report.errors.listed;
+    let mut text = format!("{name} has {} problem(s)", report.errors.count());
+    for problem in listed.iter().take(MOST) {
+        text.push_str(&format!("\n  {problem}"));
+    }
+    text
+}
+
+fn init_tokens(
+    spec: &JobSpec,
+    shape: &ModelShape,
+    language: &Language,
+) -> Result<Vec<u32>, Reason> {
+    let AdapterSpec::Prompt(prompt) = &spec.adapter else {
+        return Ok(Vec::new());
+    };
+    let Some(text) = &prompt.init_text else {
+        return Ok(Vec::new());
+    };
+    let tokenizer = &language.tokenizer;
+    let ids = tokenizer.encode(text, Special::Plain);
+    ids.and_then(|ids| tokenizer.within(ids, shape.vocab))
+        .map_err(|error| data_error(format!("adapter.init_text: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use data::template::Template;
+    use data::tokenizer::Tokenizer;
+
+    use super::*;
+
+    fn language() -> Language {
+        let tokenizer = Tokenizer::bytes();
+        let template = Template::choose(None, &tokenizer, None).unwrap();
+        Language {
+            tokenizer,
+            template,
+        }
+    }
+
+    fn shape() -> ModelShape {
+        shared::model::ModelShape::from_json(
+            br#"{"model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+                 "num_attention_heads": 4, "vocab_size": 259, "max_position_embeddings": 128, "rms_norm_eps": 1e-5,
+                 "tie_word_embeddings": true}"#,
+        )
+        .unwrap()
+    }
+
+    fn prepare(samples: &str) -> Result<Rows, Reason> {
+        let spec = r#"{"name": "a", "adapter": {"method": "prompt", "tokens": 2, "init_text": "hi"},
+                       "data": {"train": "a.jsonl"}}"#;
+        let spec = serde_json::from_str(spec).unwrap();
+        let files = BTreeMap::from([("a.jsonl".to_owned(), Bytes::from(samples.to_owned()))]);
+        rows(&spec, &files, &shape(), &language())
+    }
+
+    #[test]
+    fn samples_become_rows_that_the_first_stage_reads() {
+        let made = prepare("{\"text\": \"one\"}\n{\"text\": \"two\"}\n").unwrap();
+        let (train, eval) = packed::unpack(&made.bytes).unwrap();
+        assert_eq!((train.len(), eval.len()), (2, 0));
+        assert_eq!(made.init_tokens.len(), 2);
+    }
+
+    #[test]
+    fn all_problems_are_said_with_their_lines() {
+        let reason = prepare("{\"text\": 1}\nnonsense\n").unwrap_err();
+        assert_eq!(reason.class, ReasonClass::DataError);
+        for part in ["a.jsonl has 2 problem(s)", "line 1", "line 2"] {
+            assert!(reason.message.contains(part), "{}", reason.message);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What the coordinator answers: the machine what is decided, the shell files, texts and certificates.
+
+use std::sync::Arc;
+
+use actix::Addr;
+use shared::net::endpoint::Peer;
+use shared::net::fault::NetError;
+use shared::net::router::{Service, Stop};
+use shared::net::stream::Stream;
+use shared::wire::opening::Opening;
+use shared::wire::request::{JobRef, RefusalCode, Reply, Request, SampleRequest};
+use tokio::sync::mpsc;
+
+use super::certificates::Certificates;
+use super::coordinator::{ANSWERS, Ask, CoordinatorActor, Gone, Question, ToClient};
+use super::files::{self, refusal};
+use super::settings::CoordinatorSettings;
+use super::{nodes, samples};
+
+/// The doorkeeper.
+pub(super) struct CoordinatorService {
+    pub(super) actor: Addr<CoordinatorActor>,
+    pub(super) settings: CoordinatorSettings,
+    pub(super) certificates: Option<Arc<Certificates>>,
+}
+
+const NO_AUTHORITY: &str =
+    "this coordinator makes no certificates: ask whoever has the cluster's authority";
+
+impl Service for CoordinatorService {
+    async fn request(
+        &self,
+        peer: &Peer,
+        request: Request,
+        stream: &mut Stream,
+        stop: Stop,
+    ) -> Result<(), NetError> {
+        let store = &self.settings.store;
+        let reply = match request {
+            Request::HasFile(file) => files::has(store, &file).await,
+            Request::PutFile(file) => {
+                files::put(store, &file, self.settings.largest_upload, stream).await?
+            }
+            Request::Fetch(job) => match self.job_of(job).await {
+                Ok(job) => files::send_adapter(store, &job, stream).await?,
+                Err(reply) => Ok(reply),
+            },
+            Request::Sample(sample) => return self.sample(&sample, stream, stop).await,
+            Request::Renew { signing_request } => Ok(match &self.certificates {
+                Some(certificates) => certificates.renew(&peer.identity, &signing_request),
+                None => Reply::Refused(refusal(RefusalCode::Invalid, NO_AUTHORITY.into())),
+            }),
+            other => {
+                let question = Question::Request {
+                    trace: trace(),
+                    request: other,
+                };
+                return self.ask(question, stream, stop, |_| None).await;
+            }
+        };
+        stream.sender.send(&reply.unwrap_or_else(Reply::Refused)).await
+    }
+
+    async fn stream(
+        &self,
+        peer: Peer,
+        opening: Opening,
+        stream: Stream,
+        stop: Stop,
+    ) -> Result<(), NetError> {
+        match opening {
+            Opening::Node => nodes::serve(peer, stream, &self.actor, stop).await,
+            // The router lets nothing else through.
+            Opening::Request | Opening::Link(_) => Ok(()),
+        }
+    }
+
+    async fn join(&self, token: String, signing_request: String) -> Reply {
+        match &self.certificates {
+            Some(certificates) => certificates.join(&token, &signing_request),
+            None => Reply::Refused(refusal(RefusalCode::Invalid, NO_AUTHORITY.into())),
+        }
+    }
+}
+
+impl CoordinatorService {
+    /// Passes a question to the machine, and its answers to the client until the last.
+    async fn ask(
+        &self,
+        question: Question,
+        stream: &mut Stream,
+        mut stop: Stop,
+        mut text: impl FnMut(&[u32]) -> Option<String>,
+    ) -> Result<(), NetError> {
+        let (answers, mut inbox) = mpsc::channel(ANSWERS);
+        let Ok(handle) = self.actor.send(Ask(question, answers)).await else {
+            return stream.sender.send(&closing()).await;
+        };
+        let outcome = loop {
+            let told = tokio::select! {
+                told = inbox.recv() => told,
+                () = stop.wait() => break stream.sender.send(&closing()).await,
+            };
+            let (reply, last) = match told {
+                // Too slow: the machine gave it up.
+                None => break Ok(()),
+                Some(ToClient::Reply(reply, last)) => (*reply, last),
+                Some(ToClient::Tokens(tokens)) => match text(&tokens) {
+                    Some(text) => (Reply::Piece(text), false),
+                    None => continue,
+                },
+            };
+            if let Err(error) = stream.sender.send(&reply).await {
+                break Err(error);
+            }
+            if last {
+                break Ok(());
+            }
+        };
+        // An actor that is gone needs not know.
+        let _ = self.actor.send(Gone(handle)).await;
+        outcome
+    }
+
+    async fn sample(
+        &self,
+        request: &SampleRequest,
+        stream: &mut Stream,
+        stop: Stop,
+    ) -> Result<(), NetError> {
+        let language = &self.settings.language;
+        let vocabulary = self.settings.decisions.backbone.shape.vocab;
+        let order = match samples::order(request, language, vocabulary) {
+            Ok(order) => order,
+            Err(refusal) => return stream.sender.send(&Reply::Refused(refusal)).await,
+        };
+        let mut decoder = language.tokenizer.stream(true);
+        let text = |tokens: &[u32]| {
+            let text = samples::text(&mut decoder, tokens);
+            (!text.is_empty()).then_some(text)
+        };
+        self.ask(Question::Sample(request.job.clone(), order), stream, stop, text)
+            .await
+    }
+
+    /// The id of a job by which its artifacts are named.
+    async fn job_of(&self, job: JobRef) -> Result<String, Reply> {
+        let (answers, mut inbox) = mpsc::channel(ANSWERS);
+        let question = Question::Request {
+            trace: String::new(),
+            request: Request::Job(job),
+        };
+        if self.actor.send(Ask(question, answers)).await.is_err() {
+            return Err(closing());
+        }
+        match inbox.recv().await {
+            Some(ToClient::Reply(reply, _)) => match *reply {
+                Reply::Job(job) => Ok(job.id.to_string()),
+                other => Err(other),
+            },
+            _ => Err(closing()),
+        }
+    }
+}
+
+fn closing() -> Reply {
+    Reply::Refused(refusal(
+        RefusalCode::Busy,
+        "the coordinator is ending: ask again when it is back".into(),
+    ))
+}
+
+/// A name for what a request sets off, in all processes.
+fn trace() -> String {
+    let mut bytes = [0; 16];
+    // Without randomness a trace has a name that others have too: no harm but to whoever looks for it.
+    let _ = getrandom::fill(&mut bytes);
+    shared::net::token::hex(&bytes)
+}

@@ -1,0 +1,55 @@
+//! Texts to tokens and back, for clients that want one continued.
+
+use data::mask::Encoder;
+use data::message::Message;
+use data::tokenizer::{Special, Stream};
+use shared::wire::order::SampleOrder;
+use shared::wire::request::{Refusal, RefusalCode, SampleRequest};
+
+use super::files::refusal;
+use super::settings::Language;
+
+/// The order that a request becomes; its number and job are filled in by the machine.
+pub(super) fn order(
+    request: &SampleRequest,
+    language: &Language,
+    vocabulary: usize,
+) -> Result<SampleOrder, Refusal> {
+    let invalid = |error: &dyn std::fmt::Display| {
+        refusal(RefusalCode::Invalid, format!("the prompt: {error}"))
+    };
+    let encoder = Encoder {
+        tokenizer: &language.tokenizer,
+        template: &language.template,
+        special: Special::Plain,
+        train_on_inputs: false,
+    };
+    let prompt = encoder
+        .prompt(&[Message::user(request.prompt.clone())])
+        .map_err(|error| invalid(&error))?;
+    let prompt = language
+        .tokenizer
+        .within(prompt, vocabulary)
+        .map_err(|error| invalid(&error))?;
+    Ok(SampleOrder {
+        number: 0,
+        job: None,
+        prompt,
+        max_tokens: request.max_tokens,
+        temperature: request.temperature,
+        top_p: request.top_p,
+        top_k: request.top_k,
+        seed: request.seed,
+        stops: language.tokenizer.stop_ids(),
+    })
+}
+
+/// Tokens to text, as far as they make whole characters.
+pub(super) fn text(stream: &mut Stream<'_>, tokens: &[u32]) -> String {
+    let mut text = String::new();
+    for &token in tokens {
+        // A token outside of the vocabulary has no text.
+        text.push_str(&stream.push(token).unwrap_or_default());
+    }
+    text
+}

@@ -1,0 +1,8 @@
+//! The pure machines: jobs, nodes, plans, moves, and all of it together.
+
+pub mod cluster;
+pub mod layout;
+pub mod ledger;
+pub mod membership;
+pub mod placement;
+pub mod transition;

@@ -1,0 +1,171 @@
+//! The whole coordinator as one pure machine: what came in, what is to be written, what is to be done.
+//!
+//! A step returns records and effects. **The records must be in the journal before any effect is performed**: what
+//! others are told is then never lost. A shell may take several inputs, append all their records in one transaction,
+//! and then perform all their effects in order.
+//!
+//! Every order bears the term; every notice of an epoch that its replica does not stand under is counted and changes
+//! nothing. After a restart, nodes say what they hold. Where that is what the journal says, they are only told how
+//! many of their notices it has, and training was never interrupted; where it is not, a move is made.
+//!
+//! | id | invariant |
+//! | --- | --- |
+//! | CL-1 | no effect depends on a record that is not returned by the same or an earlier step |
+//! | CL-2 | a numbered notice is acknowledged only when its change is in the records |
+//! | CL-3 | at most one move is under way |
+//! | CL-4 | jobs are given only to replicas at work |
+//! | CL-5 | an unlucky cluster is laid out anew at most once in `bounds.retry` |
+
+mod begin;
+mod history;
+mod jobs;
+mod moves;
+mod nodes;
+mod outcome;
+mod relay;
+mod requests;
+mod views;
+
+#[cfg(test)]
+mod tests;
+
+pub use outcome::{Effect, Handle, Input, Now, Outcome};
+
+use std::collections::BTreeMap;
+
+use shared::ids::{NodeName, PlanEpoch, Term};
+use shared::units::Micros;
+use shared::wire::order::{Order, Ordered};
+
+use self::history::History;
+use self::relay::Relay;
+use super::membership::{LinkId, Membership};
+use super::placement::NoPlace;
+use super::transition::{Move, Settling};
+use crate::book::Book;
+use crate::record::{Change, Record};
+use crate::settings::Settings;
+
+/// The coordinator.
+#[derive(Clone, Debug)]
+pub struct Coordinator {
+    settings: Settings,
+    book: Book,
+    members: Membership,
+    /// What each node is known to hold: process and epoch.
+    holding: BTreeMap<NodeName, (u64, PlanEpoch)>,
+    /// Replicas whose seats do not all hold yet; those that are neither here nor broken are at work.
+    settling: BTreeMap<u32, Settling>,
+    moving: Option<Move>,
+    lack: Option<NoPlace>,
+    retry_at: Micros,
+    /// Since when there was no replica.
+    empty_since: Micros,
+    history: History,
+    relay: Relay,
+    closing: bool,
+    ignored: u64,
+    now: Now,
+    out: Outcome,
+}
+
+impl Coordinator {
+    /// Takes an input.
+    pub fn step(&mut self, now: Now, input: Input) -> Outcome {
+        self.now = now;
+        match input {
+            Input::Asked {
+                handle,
+                trace,
+                request,
+            } => self.asked(handle, &trace, request),
+            Input::Sample { handle, job, order } => self.sample(handle, job.as_ref(), order),
+            Input::Dropped(handle) => {
+                self.history.forget(handle);
+                self.relay.forget(handle);
+            }
+            Input::Prepared { job, outcome } => self.prepared(job, outcome),
+            Input::Told { link, notice } => self.told(link, notice),
+            Input::Closed(link) => self.closed(link),
+            Input::Tick => self.tick(),
+        }
+        self.finish()
+    }
+
+    /// What follows from whatever happened.
+    fn finish(&mut self) -> Outcome {
+        self.lay_out();
+        self.assign();
+        let told = self.history.follow();
+        self.out.effects.extend(told);
+        std::mem::take(&mut self.out)
+    }
+
+    /// All that outlives the coordinator; what a snapshot of the journal holds.
+    #[must_use]
+    pub fn book(&self) -> &Book {
+        &self.book
+    }
+
+    /// Notices that were of another epoch, process or replica, and changed nothing.
+    #[must_use]
+    pub fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
+    /// The leadership.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.book.term
+    }
+
+    /// Why the cluster has fewer replicas than wanted, if it has.
+    #[must_use]
+    pub fn lack(&self) -> Option<&NoPlace> {
+        self.lack.as_ref()
+    }
+
+    /// Writes a change down and takes it.
+    fn record(&mut self, change: Change) {
+        let record = Record {
+            number: self.book.last.next(),
+            at: self.now.wall,
+            change,
+        };
+        self.book.apply(&record).expect("the number is the next");
+        self.history.push(record.view());
+        self.out.records.push(record);
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        self.out.effects.push(effect);
+    }
+
+    /// Sends an order to a node, if it has a link; what must arrive is sent again when it comes back.
+    fn send(&mut self, node: &NodeName, order: Order) {
+        if let Some(link) = self.members.link(node) {
+            let term = self.book.term;
+            self.effect(Effect::Send {
+                link,
+                node: node.clone(),
+                ordered: Ordered { term, order },
+            });
+        }
+    }
+
+    fn close(&mut self, link: LinkId, reason: String) {
+        self.effect(Effect::Close { link, reason });
+    }
+
+    /// The epoch that a replica stands under, and its first stage.
+    fn lead(&self, replica: u32) -> Option<(NodeName, PlanEpoch)> {
+        let standing = self.book.layout.replicas.get(&replica)?;
+        Some((standing.seats.first()?.node.clone(), standing.since))
+    }
+
+    /// Whether a replica takes jobs.
+    fn is_at_work(&self, replica: u32) -> bool {
+        let there = self.book.layout.replicas.contains_key(&replica);
+        there && !self.book.broken.contains(&replica) && !self.settling.contains_key(&replica)
+    }
+}

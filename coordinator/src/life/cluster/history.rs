@@ -1,0 +1,126 @@
+//! Events in memory, and those who follow them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use shared::ids::{EventNumber, JobId};
+use shared::wire::request::Reply;
+use shared::wire::view::EventView;
+
+use super::{Effect, Handle};
+use crate::record::Record;
+
+/// Who follows, and how far it was told.
+#[derive(Clone, Copy, Debug)]
+struct Follower {
+    job: Option<JobId>,
+    told: EventNumber,
+}
+
+/// The newest events.
+#[derive(Clone, Debug)]
+pub(super) struct History {
+    events: VecDeque<EventView>,
+    last: EventNumber,
+    kept: usize,
+    answered: usize,
+    followers: BTreeMap<Handle, Follower>,
+}
+
+impl History {
+    pub(super) fn new(recent: &[Record], last: EventNumber, kept: usize, answered: usize) -> Self {
+        let mut this = Self {
+            events: VecDeque::new(),
+            last,
+            kept: kept.max(1),
+            answered: answered.max(1),
+            followers: BTreeMap::new(),
+        };
+        recent.iter().for_each(|record| this.push(record.view()));
+        this.last = last;
+        this
+    }
+
+    pub(super) fn push(&mut self, event: EventView) {
+        self.last = event.number;
+        self.events.push_back(event);
+        while self.events.len() > self.kept {
+            self.events.pop_front();
+        }
+    }
+
+    pub(super) fn forget(&mut self, handle: Handle) {
+        self.followers.remove(&handle);
+    }
+
+    /// Answers with events after a number.
+    pub(super) fn ask(
+        &mut self,
+        handle: Handle,
+        job: Option<JobId>,
+        after: EventNumber,
+        follow: bool,
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let first = self
+            .events
+            .front()
+            .map_or_else(|| self.last.next(), |event| event.number);
+        let mut after = after;
+        if after.next() < first {
+            let until = EventNumber(first.0 - 1);
+            effects.push(Effect::Recall {
+                handle,
+                job,
+                after,
+                until,
+                last: false,
+            });
+            after = until;
+        }
+        effects.extend(self.pages(handle, job, after));
+        if follow {
+            let told = self.last;
+            self.followers.insert(handle, Follower { job, told });
+        } else {
+            effects.push(Effect::Answer {
+                handle,
+                reply: Reply::Done,
+                last: true,
+            });
+        }
+        effects
+    }
+
+    /// Tells followers what is new.
+    pub(super) fn follow(&mut self) -> Vec<Effect> {
+        let last = self.last;
+        let behind: Vec<_> = self
+            .followers
+            .iter()
+            .filter(|(_, f)| f.told < last)
+            .collect();
+        let news: Vec<Effect> = behind
+            .into_iter()
+            .flat_map(|(handle, follower)| self.pages(*handle, follower.job, follower.told))
+            .collect();
+        self.followers
+            .values_mut()
+            .for_each(|follower| follower.told = last);
+        news
+    }
+
+    fn pages(&self, handle: Handle, job: Option<JobId>, after: EventNumber) -> Vec<Effect> {
+        // Numbers have no gaps, so the place of the first one wanted is known.
+        let first = self.events.front().map_or(0, |event| event.number.0);
+        let skip = (after.0 + 1).saturating_sub(first) as usize;
+        let wanted = self.events.iter().skip(skip);
+        let of_job = |event: &&EventView| job.is_none() || event.job == job;
+        let events: Vec<EventView> = wanted.filter(of_job).cloned().collect();
+        let page = |events: &[EventView]| Effect::Answer {
+            handle,
+            reply: Reply::Events(events.to_vec()),
+            last: false,
+        };
+        events.chunks(self.answered).map(page).collect()
+    }
+}

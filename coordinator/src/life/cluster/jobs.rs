@@ -1,0 +1,151 @@
+//! Jobs: given to replicas, told of by replicas, and set right when a first stage comes back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shared::ids::{JobId, NodeName, PlanEpoch};
+use shared::life::{JobState, Reason};
+use shared::wire::notice::{Held, JobNotice};
+use shared::wire::order::{JobAction, JobOrder, Order};
+
+use super::Coordinator;
+use crate::record::{Change, Inputs, Source, finite};
+
+impl Coordinator {
+    pub(super) fn prepared(&mut self, job: JobId, outcome: Result<Inputs, Reason>) {
+        let waits = self.book.ledger.get(job);
+        if !waits.is_some_and(|job| !job.state.is_final() && job.inputs.is_none()) {
+            return;
+        }
+        self.record(match outcome {
+            Ok(inputs) => Change::Prepared { job, inputs },
+            Err(reason) => Change::Unfit { job, reason },
+        });
+    }
+
+    /// Gives waiting jobs to the replicas with the fewest.
+    pub(super) fn assign(&mut self) {
+        if self.closing || self.book.ledger.waiting().next().is_none() {
+            return;
+        }
+        let mut load = self.open_replicas();
+        let most = self.settings.limits.jobs_per_replica as usize;
+        let waiting: Vec<JobId> = self.book.ledger.waiting().map(|job| job.id).collect();
+        let mut given: BTreeMap<u32, Vec<JobId>> = BTreeMap::new();
+        for id in waiting {
+            let Some(job) = self.book.ledger.get(id) else {
+                continue;
+            };
+            let room = load
+                .iter()
+                .filter(|(n, jobs)| **jobs < most && !job.shunned.contains(n));
+            let Some(replica) = room.min_by_key(|(n, jobs)| (**jobs, **n)).map(|(n, _)| *n) else {
+                continue;
+            };
+            *load.entry(replica).or_default() += 1;
+            self.record(Change::Placed { job: id, replica });
+            given.entry(replica).or_default().push(id);
+        }
+        for (replica, jobs) in given {
+            self.admit(replica, &jobs);
+        }
+    }
+
+    /// Replicas that take jobs, and how many they have. CL-4
+    fn open_replicas(&self) -> BTreeMap<u32, usize> {
+        let moving = self.moving.as_ref();
+        let changes = moving.map(|moving| moving.goal().changes(&self.book.layout));
+        let stays = |n: &u32| !changes.as_ref().is_some_and(|changes| changes.contains(n));
+        let numbers = self.book.layout.replicas.keys().copied();
+        let open = numbers.filter(|n| self.is_at_work(*n) && stays(n));
+        open.map(|n| (n, self.book.ledger.on(n).len())).collect()
+    }
+
+    pub(super) fn admit(&mut self, replica: u32, jobs: &[JobId]) {
+        let Some((lead, epoch)) = self.lead(replica) else {
+            return;
+        };
+        let jobs = jobs.iter().filter_map(|job| self.book.ledger.get(*job));
+        let jobs: Vec<JobOrder> = jobs.filter_map(|job| job.order()).collect();
+        if !jobs.is_empty() {
+            self.send(&lead, Order::Admit { epoch, jobs });
+        }
+    }
+
+    pub(super) fn act(&mut self, job: JobId, action: JobAction) {
+        let replica = self.book.ledger.get(job).and_then(|job| job.replica);
+        if let Some(replica) = replica.filter(|replica| self.is_at_work(*replica)) {
+            self.act_on(replica, job, action);
+        }
+    }
+
+    fn act_on(&mut self, replica: u32, job: JobId, action: JobAction) {
+        if let Some((lead, epoch)) = self.lead(replica) {
+            self.send(&lead, Order::Act { epoch, job, action });
+        }
+    }
+
+    /// Sets right what a first stage trains, given what it says it does.
+    pub(super) fn reconcile(&mut self, replica: u32, held: Option<&Held>) {
+        let jobs = held.iter().flat_map(|held| &held.jobs);
+        let here: BTreeSet<JobId> = jobs.map(|(job, _)| *job).collect();
+        let halted = |job: &JobId| held.is_some_and(|held| held.paused.contains(job));
+        let ours = self.book.ledger.on(replica);
+        let missing: Vec<JobId> = ours
+            .iter()
+            .copied()
+            .filter(|job| !here.contains(job))
+            .collect();
+        self.admit(replica, &missing);
+        for job in here.iter().filter(|job| !ours.contains(job)) {
+            self.act_on(replica, *job, JobAction::Cancel);
+        }
+        for job in ours {
+            let Some(state) = self.book.ledger.get(job).map(|job| job.state) else {
+                continue;
+            };
+            let known = here.contains(&job);
+            let action = match state {
+                JobState::Cancelling => Some(JobAction::Cancel),
+                JobState::Paused if known && !halted(&job) => Some(JobAction::Pause),
+                JobState::Paused => None,
+                _ if halted(&job) => Some(JobAction::Resume),
+                _ => None,
+            };
+            if let Some(action) = action {
+                self.act_on(replica, job, action);
+            }
+        }
+    }
+
+    /// A numbered notice about a job. CL-2
+    pub(super) fn told_of_job(
+        &mut self,
+        from: Source,
+        epoch: PlanEpoch,
+        job: JobId,
+        mut notice: JobNotice,
+    ) {
+        if !self.is_of_lead(&from.node, epoch, job) {
+            self.ignored += 1;
+            return;
+        }
+        finite(&mut notice);
+        let replica = self.book.ledger.get(job).and_then(|job| job.replica);
+        self.record(Change::Heard { from, job, notice });
+        let failed = |id| {
+            let job = self.book.ledger.get(id);
+            job.is_some_and(|job| job.state == JobState::Failed && job.admitted)
+        };
+        if let Some(replica) = replica.filter(|_| failed(job)) {
+            self.act_on(replica, job, JobAction::Cancel);
+        }
+    }
+
+    /// Whether a node leads the replica of a job under this epoch. TR-3
+    fn is_of_lead(&self, node: &NodeName, epoch: PlanEpoch, job: JobId) -> bool {
+        let job = self.book.ledger.get(job);
+        let replica = job.and_then(|job| job.replica);
+        let lead = replica.and_then(|replica| self.lead(replica));
+        lead.is_some_and(|(lead, since)| lead == *node && since == epoch)
+    }
+}

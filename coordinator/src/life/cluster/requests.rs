@@ -1,0 +1,254 @@
+//! What clients ask, answered or turned into changes.
+
+use std::collections::BTreeSet;
+
+use shared::ids::{EventNumber, NodeName};
+use shared::wire::order::{JobAction, Order, SampleOrder};
+use shared::wire::request::{JobRef, Refusal, RefusalCode, Reply, Request, Submission};
+
+use super::{Coordinator, Effect, Handle};
+use crate::life::ledger::{Job, Submitted};
+use crate::life::membership::Presence;
+use crate::life::placement::place;
+use crate::record::Change;
+
+fn refusal(code: RefusalCode, message: String) -> Refusal {
+    Refusal { code, message }
+}
+
+impl Coordinator {
+    pub(super) fn asked(&mut self, handle: Handle, trace: &str, request: Request) {
+        let answer = match request {
+            Request::Status => Ok(Reply::Cluster(self.cluster_view())),
+            Request::Nodes => Ok(Reply::Nodes(self.node_views())),
+            Request::Jobs => Ok(Reply::Jobs(self.job_views())),
+            Request::Job(job) => self.found(&job),
+            Request::Submit(submission) => self.submit(&submission, trace),
+            Request::Cancel(job) => self.owner_asks(&job, JobAction::Cancel),
+            Request::Pause(job) => self.owner_asks(&job, JobAction::Pause),
+            Request::Resume(job) => self.owner_asks(&job, JobAction::Resume),
+            Request::Drain { node, undo } => self.drain(&node, undo),
+            Request::Migrate { from, to } => self.migrate(&from, to.as_ref()),
+            Request::Shutdown => {
+                self.shut_down();
+                Ok(Reply::Done)
+            }
+            Request::Events { job, after, follow } => {
+                return self.events(handle, job.as_ref(), after, follow);
+            }
+            Request::Trace { job, step } => {
+                return self.trace(handle, job.as_ref(), step);
+            }
+            Request::HasFile(_)
+            | Request::PutFile(_)
+            | Request::Sample(_)
+            | Request::Fetch(_)
+            | Request::Join { .. }
+            | Request::Renew { .. } => Err(refusal(
+                RefusalCode::Internal,
+                "this request is answered by the shell of the coordinator: report a bug".into(),
+            )),
+        };
+        self.answer(handle, answer);
+    }
+
+    fn answer(&mut self, handle: Handle, answer: Result<Reply, Refusal>) {
+        let reply = answer.unwrap_or_else(Reply::Refused);
+        self.effect(Effect::Answer {
+            handle,
+            reply,
+            last: true,
+        });
+    }
+
+    fn found(&self, job: &JobRef) -> Result<Reply, Refusal> {
+        let job = self.book.ledger.find(job)?;
+        Ok(Reply::Job(Box::new(self.book.ledger.view(job))))
+    }
+
+    fn submit(&mut self, submission: &Submission, trace: &str) -> Result<Reply, Refusal> {
+        if self.closing {
+            let message = "the cluster is being shut down: submit when it is up again".into();
+            return Err(refusal(RefusalCode::Busy, message));
+        }
+        let (shape, limits) = (&self.settings.backbone.shape, &self.settings.limits);
+        let ledger = &self.book.ledger;
+        let job = match ledger.submit(submission, trace, shape, limits.live_jobs)? {
+            Submitted::Known(job) => job,
+            Submitted::New(job, change) => {
+                self.record(change);
+                self.effect(Effect::StartPreparing {
+                    job,
+                    submission: submission.clone(),
+                });
+                job
+            }
+        };
+        self.found(&JobRef::Id(job))
+    }
+
+    fn owner_asks(&mut self, job: &JobRef, action: JobAction) -> Result<Reply, Refusal> {
+        let ledger = &self.book.ledger;
+        let job = ledger.find(job)?;
+        let change = match action {
+            JobAction::Pause => ledger.pause(job),
+            JobAction::Resume => ledger.resume(job),
+            JobAction::Cancel => ledger.cancel(job),
+        }?;
+        let id = job.id;
+        if let Some(change) = change {
+            self.record(change);
+            self.act(id, action);
+        }
+        self.found(&JobRef::Id(id))
+    }
+
+    fn events(&mut self, handle: Handle, job: Option<&JobRef>, after: EventNumber, follow: bool) {
+        let job = match job.map(|job| self.book.ledger.find(job)).transpose() {
+            Ok(job) => job.map(|job| job.id),
+            Err(refusal) => return self.answer(handle, Err(refusal)),
+        };
+        let effects = self.history.ask(handle, job, after, follow);
+        self.out.effects.extend(effects);
+    }
+
+    fn drain(&mut self, node: &NodeName, undo: bool) -> Result<Reply, Refusal> {
+        let known = self.members.get(node).is_some() || self.book.draining.contains(node);
+        if !known {
+            let message = format!("no node {node} ever came: `spotmux nodes` lists all");
+            return Err(refusal(RefusalCode::NotFound, message));
+        }
+        if self.book.draining.contains(node) != undo {
+            return Ok(Reply::Done);
+        }
+        if !undo && self.book.layout.place_of(node).is_some() {
+            let mut snapshot = self.snapshot();
+            snapshot.nodes.remove(node);
+            if let Err(why) = place(&snapshot, &self.book.layout.seats()) {
+                let message = format!("without {node} there is no plan: {why}");
+                return Err(refusal(RefusalCode::NoCapacity, message));
+            }
+        }
+        let node = node.clone();
+        self.record(Change::DrainAsked { node, undo });
+        Ok(Reply::Done)
+    }
+
+    fn migrate(&mut self, from: &NodeName, to: Option<&NodeName>) -> Result<Reply, Refusal> {
+        let Some((replica, _)) = self.book.layout.place_of(from) else {
+            let message = format!("node {from} holds no stage: `spotmux nodes` shows who does");
+            return Err(refusal(RefusalCode::NotFound, message));
+        };
+        if let Some(moving) = &self.moving {
+            let (epoch, progress) = (moving.goal().epoch, moving.progress());
+            let message = format!(
+                "the move to plan {epoch} is under way ({progress}): ask again when it is over"
+            );
+            return Err(refusal(RefusalCode::Busy, message));
+        }
+        if !self.is_at_work(replica) {
+            let message = format!("replica {replica} is not at work: ask again when it is");
+            return Err(refusal(RefusalCode::Busy, message));
+        }
+        if let Some(to) = to {
+            self.may_take(to)?;
+        }
+        let target = self.migrated(from, to);
+        let target = target.map_err(|why| refusal(RefusalCode::NoCapacity, why.to_string()))?;
+        let whole = target.len() == self.book.layout.replicas.len();
+        if !whole {
+            let message = format!("no node is free for the stage of {from}: start one or name one");
+            return Err(refusal(RefusalCode::NoCapacity, message));
+        }
+        self.begin_move(target, format!("the stage of {from} was asked to move"));
+        Ok(Reply::Done)
+    }
+
+    /// Whether a node can be the aim of a move.
+    fn may_take(&self, to: &NodeName) -> Result<(), Refusal> {
+        let bounds = &self.settings.bounds;
+        if self.members.get(to).is_none() {
+            let message = format!("no node {to} ever came: `spotmux nodes` lists all");
+            return Err(refusal(RefusalCode::NotFound, message));
+        }
+        let taken = self.book.layout.place_of(to).is_some();
+        let drained = self.book.draining.contains(to);
+        let here = self.members.presence(self.now.steady, to, bounds) == Presence::Here;
+        let why = match (here, taken, drained) {
+            (false, _, _) => "is not connected",
+            (_, true, _) => "holds a stage already",
+            (_, _, true) => "shall be empty: undo its drain first",
+            _ => return Ok(()),
+        };
+        Err(refusal(RefusalCode::Conflict, format!("node {to} {why}")))
+    }
+
+    fn trace(&mut self, handle: Handle, job: Option<&JobRef>, step: Option<u64>) {
+        let job = match job.map(|job| self.book.ledger.find(job)).transpose() {
+            Ok(job) => job,
+            Err(refusal) => return self.answer(handle, Err(refusal)),
+        };
+        let replica = job.and_then(|job| job.replica.or(job.last_replica));
+        let job = job.map(|job| job.id);
+        let standing = self.book.layout.replicas.iter();
+        let meant = standing.filter(|(n, _)| job.is_none() || Some(**n) == replica);
+        let seats = meant.flat_map(|(_, standing)| &standing.seats);
+        let nodes: BTreeSet<NodeName> = seats.map(|seat| seat.node.clone()).collect();
+        let nodes: BTreeSet<_> = nodes
+            .into_iter()
+            .filter(|n| self.members.link(n).is_some())
+            .collect();
+        if nodes.is_empty() {
+            let message = "no stage is here that could tell: the job has no replica now".into();
+            return self.answer(handle, Err(refusal(RefusalCode::NotFound, message)));
+        }
+        let number = self.relay.trace(handle, nodes.clone(), self.now.steady);
+        for node in nodes {
+            self.send(&node, Order::Trace { number, job, step });
+        }
+    }
+
+    /// A text is continued where the job trains; without a job, where the fewest train.
+    pub(super) fn sample(&mut self, handle: Handle, job: Option<&JobRef>, mut order: SampleOrder) {
+        let job: Option<&Job> = match job.map(|job| self.book.ledger.find(job)).transpose() {
+            Ok(job) => job,
+            Err(refusal) => return self.answer(handle, Err(refusal)),
+        };
+        let working: Vec<u32> = self.book.layout.replicas.keys().copied().collect();
+        let working = working.into_iter().filter(|n| self.is_at_work(*n));
+        let fewest = working.min_by_key(|n| (self.book.ledger.on(*n).len(), *n));
+        let replica = match job {
+            Some(job) => job.replica.filter(|n| self.is_at_work(*n)).or(fewest),
+            None => fewest,
+        };
+        let lead = replica.and_then(|replica| self.lead(replica));
+        let lead = lead.filter(|(node, _)| self.members.link(node).is_some());
+        let Some((node, epoch)) = lead else {
+            let message = "no replica is at work: ask again when one is (`spotmux status`)".into();
+            return self.answer(handle, Err(refusal(RefusalCode::NoCapacity, message)));
+        };
+        order.job = job.map(|job| job.id);
+        order.number = self.relay.sample(handle, node.clone());
+        let sample = order;
+        self.send(&node, Order::Sample { epoch, sample });
+    }
+
+    /// Everybody stops in order; jobs go on when the cluster is up again.
+    fn shut_down(&mut self) {
+        self.closing = true;
+        let here = self.members.nodes().filter(|(_, node)| node.link.is_some());
+        let names: Vec<NodeName> = here.map(|(name, _)| name.clone()).collect();
+        for node in &names {
+            self.send(node, Order::Stop);
+        }
+        self.finish_closing();
+    }
+
+    /// When the last node left a cluster that is being shut down, that is over.
+    pub(super) fn finish_closing(&mut self) {
+        let here = self.members.nodes().any(|(_, node)| node.link.is_some());
+        if self.closing && !here {
+            self.effect(Effect::Finished);
+        }
+    }
+}

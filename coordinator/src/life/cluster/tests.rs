@@ -1,0 +1,414 @@
+//! The whole machine, driven by hand.
+
+mod desk;
+
+use shared::ids::{EventNumber, JobName, PlanEpoch};
+use shared::life::JobState;
+use shared::wire::notice::{Held, JobNotice, Notice};
+use shared::wire::order::{JobAction, Order};
+use shared::wire::request::{JobRef, RefusalCode, Reply, Request};
+use shared::wire::view::NodeHealth;
+
+use self::desk::{Desk, name, submission};
+use super::*;
+use crate::life::placement::Stages;
+use crate::record::Change;
+
+fn by_name(job: &str) -> JobRef {
+    JobRef::Name(JobName::new(job).unwrap())
+}
+
+#[test]
+fn a_job_goes_from_submission_to_its_adapter() {
+    let mut desk = Desk::new(Stages::Fixed(2), 1, 2);
+    desk.come("a", 1, None);
+    assert!(desk.orders("a").is_empty(), "one node is not enough");
+    desk.come("b", 1, None);
+    desk.settle(&["a", "b"]);
+    let job = desk.train("one", "a");
+    desk.job("a", job, desk::step(1));
+    assert_eq!(desk.state(job), JobState::Running);
+    desk.job(
+        "a",
+        job,
+        JobNotice::Finished {
+            step: 1,
+            early: false,
+        },
+    );
+    assert_eq!(desk.state(job), JobState::Finalizing);
+    desk.job("a", job, JobNotice::Exported { files: Vec::new() });
+    assert_eq!(desk.state(job), JobState::Succeeded);
+}
+
+#[test]
+fn the_same_submission_again_is_the_same_job() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    let first = desk.ask(Request::Submit(submission("one")));
+    let again = desk.ask(Request::Submit(submission("one")));
+    assert_eq!(first, again);
+    let Reply::Jobs(jobs) = desk.ask(Request::Jobs) else {
+        panic!("jobs are answered by jobs");
+    };
+    assert_eq!(jobs.len(), 1);
+}
+
+#[test]
+fn cl_2_a_notice_is_acknowledged_once_and_taken_once() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    desk.come("a", 1, None);
+    desk.settle(&["a"]);
+    let job = desk.train("one", "a");
+    let notice = desk.job("a", job, desk::step(1));
+    let records = desk.records;
+    desk.tell("a", notice);
+    assert_eq!(desk.records, records, "the second time it changes nothing");
+    let heard = desk.orders("a");
+    assert!(
+        matches!(heard[..], [Order::Heard { notice: 2 }]),
+        "{heard:?}"
+    );
+}
+
+#[test]
+fn tr_3_a_notice_of_an_older_epoch_changes_nothing_but_is_acknowledged() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    desk.come("a", 1, None);
+    desk.settle(&["a"]);
+    let job = desk.train("one", "a");
+    let stale = desk.numbered("a", PlanEpoch(0), job, desk::step(1));
+    desk.tell("a", stale);
+    assert_eq!(desk.machine.ignored(), 1);
+    assert_eq!(desk.state(job), JobState::Provisioning);
+    assert!(matches!(desk.orders("a")[..], [Order::Heard { .. }]));
+}
+
+#[test]
+fn a_lost_node_is_replaced_and_its_jobs_go_on() {
+    let mut desk = Desk::new(Stages::Fixed(2), 1, 2);
+    for node in ["a", "b", "c"] {
+        desk.come(node, 1, None);
+    }
+    desk.settle(&["a", "b"]);
+    let job = desk.train("one", "a");
+    desk.job("a", job, desk::step(1));
+    desk.leave("b");
+    let broken = Notice::Broken {
+        epoch: desk.machine.book.layout.epoch,
+        neighbour: Some(name("b")),
+        reason: "reset".into(),
+    };
+    desk.tell("a", broken);
+    assert_eq!(desk.state(job), JobState::Recovering);
+    desk.pass(2_000);
+    assert!(matches!(
+        desk.orders("c")[..],
+        [Order::Prepare { stage: 1, .. }]
+    ));
+    desk.prepared("c");
+    assert!(matches!(
+        desk.orders("a")[..],
+        [Order::Hold { stage: 0, .. }]
+    ));
+    assert!(matches!(
+        desk.orders("c")[..],
+        [Order::Hold { stage: 1, .. }]
+    ));
+    desk.holding("a");
+    desk.holding("c");
+    assert!(matches!(&desk.orders("a")[..], [Order::Admit { jobs, .. }] if jobs[0].job == job));
+    desk.job("a", job, JobNotice::Admitted { step: 0, total: 9 });
+    desk.job("a", job, desk::step(1));
+    assert_eq!(desk.state(job), JobState::Running);
+    assert_eq!(desk.machine.book.ledger.get(job).unwrap().recoveries, 1);
+}
+
+#[test]
+fn a_restart_that_finds_everything_as_it_was_only_acknowledges() {
+    let mut desk = Desk::new(Stages::Fixed(2), 1, 2);
+    desk.come("a", 1, None);
+    desk.come("b", 1, None);
+    desk.settle(&["a", "b"]);
+    let job = desk.train("one", "a");
+    desk.job("a", job, desk::step(1));
+    desk.restart();
+    let held = |stage, jobs| {
+        Some(Held {
+            epoch: PlanEpoch(1),
+            replica: 0,
+            stage,
+            linked: true,
+            jobs,
+            paused: Vec::new(),
+        })
+    };
+    desk.come("a", 1, held(0, vec![(job, 1)]));
+    desk.come("b", 1, held(1, Vec::new()));
+    assert!(matches!(desk.orders("a")[..], [Order::Heard { notice: 2 }]));
+    assert!(matches!(desk.orders("b")[..], [Order::Heard { notice: 0 }]));
+    assert_eq!(desk.state(job), JobState::Running);
+    desk.job("a", job, desk::step(2));
+    assert_eq!(desk.machine.book.ledger.get(job).unwrap().step, 2);
+}
+
+#[test]
+fn a_restart_that_finds_a_node_empty_makes_a_move() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    desk.come("a", 1, None);
+    desk.settle(&["a"]);
+    let job = desk.train("one", "a");
+    desk.restart();
+    desk.come("a", 2, None);
+    assert_eq!(desk.state(job), JobState::Recovering);
+    desk.pass(1_500);
+    let orders = desk.orders("a");
+    assert!(
+        matches!(
+            orders[..],
+            [
+                ..,
+                Order::Prepare {
+                    epoch: PlanEpoch(2),
+                    ..
+                }
+            ]
+        ),
+        "{orders:?}"
+    );
+}
+
+#[test]
+fn a_move_is_prepared_drained_and_then_in_force() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    desk.come("a", 1, None);
+    desk.come("b", 1, None);
+    desk.settle(&["a"]);
+    let job = desk.train("one", "a");
+    desk.job("a", job, desk::step(1));
+    let (from, to) = (name("a"), Some(name("b")));
+    desk.pass(2_000);
+    let migrate = Request::Migrate { from, to };
+    assert_eq!(desk.ask(migrate.clone()), Reply::Done);
+    let Reply::Refused(busy) = desk.ask(migrate) else {
+        panic!("two moves at once");
+    };
+    assert_eq!(busy.code, RefusalCode::Busy);
+    assert!(matches!(desk.orders("b")[..], [Order::Prepare { .. }]));
+    desk.prepared("b");
+    let drain = desk.orders("a");
+    assert!(
+        matches!(
+            drain[..],
+            [
+                ..,
+                Order::Drain {
+                    epoch: PlanEpoch(1)
+                }
+            ]
+        ),
+        "{drain:?}"
+    );
+    assert_eq!(desk.state(job), JobState::Running, "it works until then");
+    desk.tell(
+        "a",
+        Notice::Drained {
+            epoch: PlanEpoch(1),
+        },
+    );
+    assert!(matches!(
+        desk.orders("a")[..],
+        [Order::Release {
+            epoch: PlanEpoch(1)
+        }]
+    ));
+    desk.holding("b");
+    let orders = desk.orders("b");
+    assert!(
+        matches!(orders[..], [Order::Hold { .. }, Order::Admit { .. }]),
+        "{orders:?}"
+    );
+}
+
+#[test]
+fn what_a_lead_missed_while_it_was_away_is_told_when_it_is_back() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    desk.come("a", 1, None);
+    desk.settle(&["a"]);
+    let job = desk.train("one", "a");
+    desk.job("a", job, desk::step(1));
+    desk.leave("a");
+    desk.ask(Request::Pause(by_name("one")));
+    desk.ask(Request::Submit(submission("two")));
+    desk.prepare();
+    let held = Held {
+        epoch: PlanEpoch(1),
+        replica: 0,
+        stage: 0,
+        linked: true,
+        jobs: vec![(job, 1)],
+        paused: Vec::new(),
+    };
+    desk.come("a", 1, Some(held));
+    let orders = desk.orders("a");
+    let pause = |o: &Order| {
+        matches!(
+            o,
+            Order::Act {
+                action: JobAction::Pause,
+                ..
+            }
+        )
+    };
+    let admit = |o: &Order| matches!(o, Order::Admit { jobs, .. } if jobs.len() == 1);
+    assert!(
+        orders.iter().any(pause) && orders.iter().any(admit),
+        "{orders:?}"
+    );
+}
+
+#[test]
+fn a_lost_resume_is_told_again_even_when_older_steps_come_late() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    desk.come("a", 1, None);
+    desk.settle(&["a"]);
+    let job = desk.train("one", "a");
+    desk.job("a", job, desk::step(1));
+    desk.ask(Request::Pause(by_name("one")));
+    desk.ask(Request::Resume(by_name("one")));
+    desk.orders("a");
+    desk.job("a", job, desk::step(2));
+    assert_eq!(desk.state(job), JobState::Running);
+    desk.leave("a");
+    let held = Held {
+        epoch: PlanEpoch(1),
+        replica: 0,
+        stage: 0,
+        linked: true,
+        jobs: vec![(job, 2)],
+        paused: vec![job],
+    };
+    desk.come("a", 1, Some(held));
+    let orders = desk.orders("a");
+    let resume = |o: &Order| {
+        matches!(
+            o,
+            Order::Act {
+                action: JobAction::Resume,
+                ..
+            }
+        )
+    };
+    assert!(orders.iter().any(resume), "{orders:?}");
+}
+
+#[test]
+fn a_restart_in_the_middle_of_a_drain_calls_the_move_off_and_says_so() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    desk.come("a", 1, None);
+    desk.come("b", 1, None);
+    desk.settle(&["a"]);
+    let job = desk.train("one", "a");
+    desk.pass(2_000);
+    let (from, to) = (name("a"), Some(name("b")));
+    desk.ask(Request::Migrate { from, to });
+    desk.prepared("b");
+    desk.restart();
+    let held = Held {
+        epoch: PlanEpoch(1),
+        replica: 0,
+        stage: 0,
+        linked: true,
+        jobs: vec![(job, 0)],
+        paused: Vec::new(),
+    };
+    desk.come("a", 1, Some(held));
+    let orders = desk.orders("a");
+    let goes_on = Order::Undrain {
+        epoch: PlanEpoch(1),
+    };
+    assert!(orders.contains(&goes_on), "{orders:?}");
+    desk.come("b", 1, None);
+    let orders = desk.orders("b");
+    let dropped = Order::Release {
+        epoch: PlanEpoch(2),
+    };
+    assert!(orders.contains(&dropped), "what it prepared: {orders:?}");
+}
+
+#[test]
+fn draining_the_last_node_is_refused_with_the_reason() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    desk.come("a", 1, None);
+    desk.settle(&["a"]);
+    let ask = |desk: &mut Desk, node: &str| {
+        let node = name(node);
+        desk.ask(Request::Drain { node, undo: false })
+    };
+    let Reply::Refused(refusal) = ask(&mut desk, "a") else {
+        panic!("where should its work go?");
+    };
+    assert_eq!(refusal.code, RefusalCode::NoCapacity);
+    assert!(
+        refusal
+            .message
+            .starts_with("without a there is no plan: layout.stages = 1"),
+        "{refusal}"
+    );
+    desk.come("b", 1, None);
+    assert_eq!(ask(&mut desk, "a"), Reply::Done);
+    let Reply::Nodes(nodes) = desk.ask(Request::Nodes) else {
+        panic!("nodes are answered by nodes");
+    };
+    assert_eq!(nodes[0].health, NodeHealth::Draining);
+}
+
+#[test]
+fn events_have_no_gaps_and_followers_miss_none() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    let follow = Request::Events {
+        job: None,
+        after: EventNumber(0),
+        follow: true,
+    };
+    desk.ask_only(follow);
+    desk.come("a", 1, None);
+    desk.settle(&["a"]);
+    desk.train("one", "a");
+    let numbers: Vec<u64> = desk.told.iter().map(|event| event.number.0).collect();
+    assert_eq!(numbers, (1..=desk.machine.book.last.0).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_newer_leader_ends_this_one() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    desk.come("a", 1, None);
+    let (term, reason) = (Term(9), String::new());
+    let outcome = desk.tell("a", Notice::Refused { term, reason });
+    assert_eq!(outcome.effects, [Effect::Deposed { term }]);
+}
+
+#[test]
+fn a_kill_after_any_record_loses_and_doubles_no_job() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    desk.come("a", 1, None);
+    desk.settle(&["a"]);
+    let job = desk.train("one", "a");
+    desk.job("a", job, desk::step(1));
+    for cut in 0..=desk.journal.len() {
+        let mut book = Book::default();
+        for record in &desk.journal[..cut] {
+            book.apply(record).unwrap();
+        }
+        let submitted = desk.journal[..cut]
+            .iter()
+            .any(|r| matches!(r.change, Change::Submitted { .. }));
+        let mut again = desk.begin_from(book);
+        let first = again.ask(Request::Submit(submission("one")));
+        assert!(
+            matches!(&first, Reply::Job(view) if view.id == job),
+            "{first:?}"
+        );
+        let ledger = &again.machine.book.ledger;
+        assert_eq!(ledger.jobs().count(), 1, "cut {cut}, submitted {submitted}");
+    }
+}

@@ -1,0 +1,76 @@
+//! What people are shown.
+
+use shared::ids::NodeName;
+use shared::units::Micros;
+use shared::wire::view::{ClusterView, JobView, NodeHealth, NodeView};
+
+use super::Coordinator;
+use crate::life::ledger::Ledger;
+use crate::life::membership::Node;
+
+impl Coordinator {
+    pub(super) fn cluster_view(&self) -> ClusterView {
+        let backbone = &self.settings.backbone;
+        let moving = self.moving.as_ref();
+        ClusterView {
+            name: self.settings.cluster.clone(),
+            term: self.book.term,
+            plan: self
+                .book
+                .layout
+                .plan(|replica| self.book.ledger.on(replica)),
+            moving: moving.map(|moving| (moving.goal().epoch, moving.progress())),
+            model: backbone.name.clone(),
+            layers: backbone.weights.layers.len() as u32,
+            jobs: self.book.ledger.count(),
+            nodes: self.node_views(),
+            uptime: self.now.steady.since(self.members.began()),
+            clock: self.now.wall,
+            tokens_per_second: self.members.speed(self.now.steady),
+        }
+    }
+
+    pub(super) fn job_views(&self) -> Vec<JobView> {
+        let ledger: &Ledger = &self.book.ledger;
+        ledger.jobs().map(|job| ledger.view(job)).collect()
+    }
+
+    pub(super) fn node_views(&self) -> Vec<NodeView> {
+        let nodes = self.members.nodes();
+        nodes
+            .map(|(name, node)| self.node_view(name, node))
+            .collect()
+    }
+
+    fn node_view(&self, name: &NodeName, node: &Node) -> NodeView {
+        let place = self.book.layout.place_of(name);
+        let holds = place.and_then(|(replica, stage)| {
+            let seat = self
+                .book
+                .layout
+                .replicas
+                .get(&replica)?
+                .seats
+                .get(stage as usize)?;
+            Some((replica, stage, seat.first_layer, seat.end_layer))
+        });
+        let health = if node.link.is_none() {
+            NodeHealth::Lost
+        } else if self.book.draining.contains(name) {
+            NodeHealth::Draining
+        } else {
+            NodeHealth::Alive
+        };
+        NodeView {
+            name: name.clone(),
+            address: node.hello.address.clone(),
+            health,
+            heartbeat_age: self.now.steady.since(node.heard).max(Micros(0)),
+            holds,
+            memory: node.hello.memory,
+            memory_used: node.memory_used,
+            threads: node.hello.threads,
+            device: node.hello.device.clone(),
+        }
+    }
+}

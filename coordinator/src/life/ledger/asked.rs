@@ -1,0 +1,186 @@
+//! What owners ask of jobs: a change, nothing to do, or a refusal.
+
+use shared::ids::{JobId, JobName};
+use shared::job::{AdapterSpec, JobSpec};
+use shared::life::JobState;
+use shared::model::ModelShape;
+use shared::wire::request::{Refusal, RefusalCode, Submission};
+
+use super::{Job, Ledger};
+use crate::record::{Accepted, Change};
+
+/// What becomes of a submission.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Submitted {
+    /// The same job is here already.
+    Known(JobId),
+    /// A new one.
+    New(JobId, Change),
+}
+
+fn refuse<T>(code: RefusalCode, message: String) -> Result<T, Refusal> {
+    Err(Refusal { code, message })
+}
+
+impl Ledger {
+    /// Accepts a job once.
+    ///
+    /// # Errors
+    /// `Invalid` when the specification does not hold, `Conflict` when another content has its name, `Busy` when
+    /// `most` jobs have not ended.
+    pub fn submit(
+        &self,
+        submission: &Submission,
+        trace: &str,
+        shape: &ModelShape,
+        most: u32,
+    ) -> Result<Submitted, Refusal> {
+        let (spec, name) = read(submission, shape)?;
+        let mut files = submission.files.clone();
+        files.sort();
+        let submission = Submission {
+            spec: submission.spec.clone(),
+            files,
+        };
+        let written = serde_json::to_string(&spec).map_err(|error| Refusal {
+            code: RefusalCode::Internal,
+            message: format!("the specification cannot be written again: {error}"),
+        })?;
+        if let Some(there) = self.names.get(&name).and_then(|id| self.jobs.get(id)) {
+            if there.spec == written && there.submission.files == submission.files {
+                return Ok(Submitted::Known(there.id));
+            }
+            return refuse(
+                RefusalCode::Conflict,
+                format!(
+                    "job {name} is here already as {} with another specification or other files: give the new one \
+                     another name",
+                    there.id
+                ),
+            );
+        }
+        if self.live() >= most as usize {
+            return refuse(
+                RefusalCode::Busy,
+                format!(
+                    "{most} jobs have not ended, the most of `limits.live_jobs`: submit again when one has, or raise it"
+                ),
+            );
+        }
+        let job = self
+            .jobs
+            .keys()
+            .next_back()
+            .map_or(JobId(1), |last| last.next());
+        let accepted = Box::new(Accepted {
+            name,
+            method: method(&spec.adapter),
+            spec: written,
+            submission,
+            trace: trace.into(),
+        });
+        Ok(Submitted::New(job, Change::Submitted { job, accepted }))
+    }
+
+    /// Halts a job.
+    ///
+    /// # Errors
+    /// `Conflict` when its state does not allow it.
+    pub fn pause(&self, job: &Job) -> Result<Option<Change>, Refusal> {
+        match job.state {
+            JobState::Paused => Ok(None),
+            JobState::Queued
+            | JobState::Provisioning
+            | JobState::Running
+            | JobState::Recovering => Ok(Some(Change::PauseAsked { job: job.id })),
+            _ => illegal(job, "paused"),
+        }
+    }
+
+    /// Goes on with a job.
+    ///
+    /// # Errors
+    /// `Conflict` when its state does not allow it.
+    pub fn resume(&self, job: &Job) -> Result<Option<Change>, Refusal> {
+        match job.state {
+            JobState::Paused => Ok(Some(Change::ResumeAsked { job: job.id })),
+            JobState::Queued
+            | JobState::Provisioning
+            | JobState::Running
+            | JobState::Recovering => Ok(None),
+            _ => illegal(job, "resumed"),
+        }
+    }
+
+    /// Ends a job; again is no error.
+    ///
+    /// # Errors
+    /// `Conflict` when it ended otherwise.
+    pub fn cancel(&self, job: &Job) -> Result<Option<Change>, Refusal> {
+        match job.state {
+            JobState::Cancelling | JobState::Cancelled => Ok(None),
+            JobState::Succeeded | JobState::Failed => illegal(job, "cancelled"),
+            _ => Ok(Some(Change::CancelAsked { job: job.id })),
+        }
+    }
+}
+
+fn illegal<T>(job: &Job, what: &str) -> Result<T, Refusal> {
+    refuse(
+        RefusalCode::Conflict,
+        format!(
+            "job {} ({}) is {}: it cannot be {what}",
+            job.name, job.id, job.state
+        ),
+    )
+}
+
+/// Reads a specification and lists everything wrong with it at once.
+fn read(submission: &Submission, shape: &ModelShape) -> Result<(JobSpec, JobName), Refusal> {
+    let invalid = |message| Refusal {
+        code: RefusalCode::Invalid,
+        message,
+    };
+    let value = shared::strict_json::parse(&submission.spec)
+        .map_err(|error| invalid(format!("the specification is not JSON: {error}")))?;
+    let spec: JobSpec = serde_json::from_value(value)
+        .map_err(|error| invalid(format!("the specification is not one of a job: {error}")))?;
+    let mut problems: Vec<String> = spec
+        .problems(shape)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let named = [Some(&spec.data.train), spec.data.eval.as_ref()];
+    for path in named.into_iter().flatten() {
+        if !submission.files.iter().any(|file| file.path == *path) {
+            problems.push(format!(
+                "data: {path} was not uploaded: upload it and name it in `files`"
+            ));
+        }
+    }
+    if !problems.is_empty() {
+        return Err(invalid(format!(
+            "job {}: {}",
+            spec.name,
+            problems.join("; ")
+        )));
+    }
+    let name = spec.name.clone();
+    Ok((spec, name))
+}
+
+/// Method and rank, in a word.
+fn method(adapter: &AdapterSpec) -> String {
+    match adapter {
+        AdapterSpec::Lora(lora) => {
+            let kind = if lora.dora { "dora" } else { "lora" };
+            format!("{kind} r{}", lora.rank)
+        }
+        AdapterSpec::Ia3(_) => "ia3".into(),
+        AdapterSpec::Bottleneck(_) => "bottleneck".into(),
+        AdapterSpec::Prefix(_) => "prefix".into(),
+        AdapterSpec::Prompt(_) => "prompt".into(),
+        AdapterSpec::BitFit(_) => "bitfit".into(),
+        AdapterSpec::Diff(_) => "diff".into(),
+    }
+}

@@ -1,0 +1,129 @@
+//! What a replica tells of a job, taken into its state.
+
+use shared::life::{JobState, Reason, ReasonClass};
+use shared::units::Micros;
+use shared::wire::notice::JobNotice;
+
+use super::Job;
+
+/// Refusals for reasons of the replica's own before a job fails.
+const MOST_REFUSALS: u32 = 3;
+
+impl Job {
+    /// Takes a notice of the replica that it is on; `alone` when no other job is there.
+    pub(super) fn hear(&mut self, notice: &JobNotice, at: Micros, alone: bool) {
+        match notice {
+            JobNotice::Admitted { step, total } => {
+                self.total = *total;
+                self.taken_up(*step, at);
+            }
+            JobNotice::Recovered { step } => self.taken_up(*step, at),
+            JobNotice::Refused(reason) => self.refused(reason, at, alone),
+            JobNotice::Step {
+                step,
+                loss,
+                learning_rate,
+                tokens,
+                ..
+            } => {
+                if *step > self.step {
+                    self.step = *step;
+                    self.tokens = *tokens;
+                    self.last_loss = Some(*loss);
+                    self.learning_rate = Some(*learning_rate);
+                    self.first_loss.get_or_insert(*loss);
+                    self.started.get_or_insert(at);
+                    self.stepped = true;
+                    self.runs();
+                }
+            }
+            JobNotice::Evaluation { step, loss, .. } => {
+                self.first_eval.get_or_insert(*loss);
+                self.last_eval = Some((*loss, *step));
+            }
+            JobNotice::Durable { step, .. } => self.durable = self.durable.max(*step),
+            JobNotice::Paused { step } => self.step = self.step.max(*step),
+            JobNotice::Resumed => self.runs(),
+            JobNotice::Quarantined { step, reason } => {
+                let message = format!(
+                    "numbers of the job are not finite after step {step}: {reason}; lower the learning rate or set \
+                     max_grad_norm"
+                );
+                let class = ReasonClass::Numeric;
+                self.fail(Reason { class, message }, at);
+            }
+            JobNotice::Finished { step, .. } => {
+                self.step = self.step.max(*step);
+                if self.state != JobState::Cancelling && !self.displaced && !self.stalled {
+                    self.state = JobState::Finalizing;
+                }
+            }
+            JobNotice::Exported { files } => {
+                self.files.clone_from(files);
+                self.end(JobState::Succeeded, at);
+            }
+            JobNotice::Cancelled { step } => {
+                self.step = self.step.max(*step);
+                self.end(JobState::Cancelled, at);
+            }
+        }
+    }
+
+    /// On the backbone at this step.
+    fn taken_up(&mut self, step: u64, at: Micros) {
+        if step < self.durable {
+            let message = format!(
+                "it was taken up at step {step} although step {} was durable: the store of artifacts lost its state; \
+                 restore the store and submit the job under another name",
+                self.durable
+            );
+            let class = ReasonClass::System;
+            return self.fail(Reason { class, message }, at);
+        }
+        self.step = step;
+        if self.stalled {
+            // A late word of a replica that broke since: it was there, and is to go on elsewhere.
+            self.displaced = true;
+            if self.state == JobState::Provisioning {
+                self.state = JobState::Recovering;
+            }
+            return;
+        }
+        if self.displaced {
+            self.recoveries += 1;
+        }
+        self.displaced = false;
+        self.admitted = true;
+        if self.state == JobState::Recovering {
+            self.state = JobState::Provisioning;
+        }
+    }
+
+    fn runs(&mut self) {
+        if self.state == JobState::Provisioning && self.stepped && !self.stalled {
+            self.state = JobState::Running;
+        }
+    }
+
+    fn refused(&mut self, reason: &Reason, at: Micros, alone: bool) {
+        if self.state == JobState::Cancelling {
+            return self.end(JobState::Cancelled, at);
+        }
+        let ours = match reason.class {
+            ReasonClass::NoCapacity => !alone,
+            ReasonClass::System => {
+                self.refusals += 1;
+                self.refusals < MOST_REFUSALS
+            }
+            _ => false,
+        };
+        if !ours {
+            return self.fail(reason.clone(), at);
+        }
+        if reason.class == ReasonClass::NoCapacity {
+            self.shunned.extend(self.replica);
+        }
+        self.displace(false, at);
+        self.reason = Some(reason.clone());
+    }
+}

@@ -1,0 +1,290 @@
+//! From the plan in force to another: prepare, drain, and then it is in force.
+//!
+//! New seats are opened while the old ones work; then the first stages of the replicas that change end their round and
+//! make it durable; then the plan is in force, which is the one instant that the journal decides. Up to it, the move
+//! can be called off, and all goes on as before. After it, each replica that changed settles for itself
+//! ([`Settling`]): all seats hold, and jobs are admitted. A recovery is the same without a drain, as there is nothing
+//! left that could be drained.
+//!
+//! ```text
+//! preparing --all prepared--> draining --all drained--> in force: settling --all hold--> at work
+//!     |                          |                                  |
+//!     +------ called off --------+                                  +--> broken: the next move
+//! ```
+//!
+//! | id | invariant |
+//! | --- | --- |
+//! | TR-1 | a plan is in force only when all its new seats are open and all that it ends is durable |
+//! | TR-2 | a move that was called off leaves the plan in force as it was |
+//! | TR-3 | what belongs to another epoch changes nothing |
+
+mod settling;
+
+#[cfg(test)]
+mod tests;
+
+pub use settling::{Settled, Settling};
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shared::ids::{NodeName, PlanEpoch};
+use shared::units::Micros;
+
+use super::layout::{Layout, Seats};
+use crate::settings::Bounds;
+
+/// What a move is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Goal {
+    /// Of the plan to come.
+    pub epoch: PlanEpoch,
+    /// All seats of that plan.
+    pub target: Seats,
+    /// The replicas that are seated anew.
+    pub anew: BTreeSet<u32>,
+    /// Seats to open, by node: replica and stage.
+    pub opened: BTreeMap<NodeName, (u32, u32)>,
+    /// First stages to drain, and the epoch that each stands under.
+    pub drained: BTreeMap<NodeName, PlanEpoch>,
+    /// Why.
+    pub reason: String,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Seats are being opened.
+    Preparing,
+    /// Rounds are being ended.
+    Draining,
+    /// The plan is in force, or never will be.
+    Over,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A node opened its seat, or could not.
+    Prepared(NodeName, PlanEpoch, Result<(), String>),
+    /// A first stage ended its round.
+    Drained(NodeName, PlanEpoch),
+    /// A node lost its connection and has it again: what it was told may be lost.
+    Returned(NodeName),
+    /// The move makes no sense any more.
+    CallOff(String),
+    /// Time passed.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Tell a node to open a seat: replica and stage.
+    Prepare(NodeName, u32, u32),
+    /// Tell a first stage to end its round.
+    Drain(NodeName, PlanEpoch),
+    /// The plan is in force now.
+    Force,
+    /// It never will be.
+    CalledOff {
+        /// Why.
+        reason: String,
+        /// Who is to blame, if a node is.
+        blame: Option<NodeName>,
+    },
+}
+
+/// A move under way.
+#[derive(Clone, Debug)]
+pub struct Move {
+    goal: Goal,
+    phase: Phase,
+    waiting: BTreeSet<NodeName>,
+    until: Micros,
+}
+
+impl Goal {
+    /// The move from a layout to other seats; `holds` says whether a node has open what its seat of before says, and
+    /// `works` whether a replica has something to drain.
+    #[must_use]
+    pub fn new(
+        from: &Layout,
+        epoch: PlanEpoch,
+        target: Seats,
+        broken: &BTreeSet<u32>,
+        fresh: &BTreeSet<NodeName>,
+        reason: String,
+    ) -> Self {
+        let before = from.seats();
+        let differs = |n: &u32| broken.contains(n) || target.get(n) != before.get(n);
+        let anew: BTreeSet<u32> = target.keys().copied().filter(differs).collect();
+        let ended = before.keys().filter(|n| !target.contains_key(n));
+        let changed: BTreeSet<u32> = anew.iter().chain(ended).copied().collect();
+        let mut opened = BTreeMap::new();
+        for number in &anew {
+            for (stage, seat) in target[number].iter().enumerate() {
+                let mut held = before
+                    .values()
+                    .flatten()
+                    .filter(|old| old.node == seat.node);
+                let open = held.any(|old| old.layers() == seat.layers());
+                if !open || fresh.contains(&seat.node) {
+                    opened.insert(seat.node.clone(), (*number, stage as u32));
+                }
+            }
+        }
+        let drains = changed.iter().filter(|n| !broken.contains(n));
+        let lead = |n: &u32| Some((from.lead(*n)?.clone(), from.replicas.get(n)?.since));
+        Self {
+            drained: drains.filter_map(lead).collect(),
+            epoch,
+            target,
+            anew,
+            opened,
+            reason,
+        }
+    }
+
+    /// All replicas that do not go on as they are.
+    #[must_use]
+    pub fn changes(&self, from: &Layout) -> Vec<u32> {
+        let ended = from
+            .replicas
+            .keys()
+            .filter(|n| !self.target.contains_key(n));
+        let all: BTreeSet<u32> = self.anew.iter().chain(ended).copied().collect();
+        all.into_iter().collect()
+    }
+
+    /// Whether the move needs a node.
+    #[must_use]
+    pub fn needs(&self, node: &NodeName) -> bool {
+        let seats = self
+            .anew
+            .iter()
+            .filter_map(|n| self.target.get(n))
+            .flatten();
+        self.drained.contains_key(node) || seats.into_iter().any(|seat| seat.node == *node)
+    }
+}
+
+impl Move {
+    /// Begins a move.
+    #[must_use]
+    pub fn begin(now: Micros, goal: Goal, bounds: &Bounds) -> (Self, Vec<Effect>) {
+        let mut this = Self {
+            waiting: goal.opened.keys().cloned().collect(),
+            goal,
+            phase: Phase::Preparing,
+            until: now.plus(bounds.prepare),
+        };
+        let opened = this.goal.opened.iter();
+        let mut effects: Vec<Effect> = opened
+            .map(|(node, (replica, stage))| Effect::Prepare(node.clone(), *replica, *stage))
+            .collect();
+        this.advance(now, bounds, &mut effects);
+        (this, effects)
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn goal(&self) -> &Goal {
+        &self.goal
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// How far it is, in words.
+    #[must_use]
+    pub fn progress(&self) -> String {
+        let names: Vec<&str> = self.waiting.iter().map(NodeName::as_str).collect();
+        match self.phase {
+            Phase::Preparing => format!("preparing, waits for {}", names.join(", ")),
+            Phase::Draining => format!("draining, waits for {}", names.join(", ")),
+            Phase::Over => "over".into(),
+        }
+    }
+
+    /// Takes an event.
+    pub fn step(&mut self, now: Micros, event: Event, bounds: &Bounds) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match event {
+            _ if self.phase == Phase::Over => {}
+            Event::Prepared(node, epoch, outcome) => {
+                // TR-3
+                let awaited = self.phase == Phase::Preparing && epoch == self.goal.epoch;
+                match outcome {
+                    _ if !awaited => {}
+                    Ok(()) => {
+                        self.waiting.remove(&node);
+                    }
+                    Err(why) => {
+                        let reason = format!("{node} could not open its layers: {why}");
+                        self.call_off(reason, Some(node), &mut effects);
+                    }
+                }
+            }
+            Event::Drained(node, epoch) => {
+                // TR-3
+                if self.phase == Phase::Draining && self.goal.drained.get(&node) == Some(&epoch) {
+                    self.waiting.remove(&node);
+                }
+            }
+            Event::Returned(node) => effects.extend(self.again(&node)),
+            Event::CallOff(reason) => self.call_off(reason, None, &mut effects),
+            Event::Tick => {
+                if now >= self.until {
+                    let what = self.progress();
+                    let node = self.waiting.first().cloned();
+                    let blame = node.filter(|_| self.phase == Phase::Preparing);
+                    self.call_off(format!("it took too long: {what}"), blame, &mut effects);
+                }
+            }
+        }
+        self.advance(now, bounds, &mut effects);
+        effects
+    }
+
+    /// What a node is told once more.
+    fn again(&self, node: &NodeName) -> Option<Effect> {
+        if !self.waiting.contains(node) {
+            return None;
+        }
+        match self.phase {
+            Phase::Preparing => {
+                let (replica, stage) = self.goal.opened.get(node)?;
+                Some(Effect::Prepare(node.clone(), *replica, *stage))
+            }
+            Phase::Draining => {
+                let epoch = self.goal.drained.get(node)?;
+                Some(Effect::Drain(node.clone(), *epoch))
+            }
+            Phase::Over => None,
+        }
+    }
+
+    fn call_off(&mut self, reason: String, blame: Option<NodeName>, effects: &mut Vec<Effect>) {
+        self.phase = Phase::Over;
+        effects.push(Effect::CalledOff { reason, blame });
+    }
+
+    /// Goes to the next phase when nothing is waited for.
+    fn advance(&mut self, now: Micros, bounds: &Bounds, effects: &mut Vec<Effect>) {
+        if self.phase == Phase::Preparing && self.waiting.is_empty() {
+            self.phase = Phase::Draining;
+            self.until = now.plus(bounds.drain);
+            self.waiting = self.goal.drained.keys().cloned().collect();
+            let drained = self.goal.drained.iter();
+            effects.extend(drained.map(|(node, epoch)| Effect::Drain(node.clone(), *epoch)));
+        }
+        if self.phase == Phase::Draining && self.waiting.is_empty() {
+            // TR-1
+            self.phase = Phase::Over;
+            effects.push(Effect::Force);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What the journal holds: every change of the cluster that must outlive the coordinator, numbered without gaps.
+//!
+//! A record is at once a line of the cluster's history: [`Record::view`] says it to people, and the number of a record
+//! is the number of its event. Replaying all records, or those after a snapshot, gives the [`Book`](crate::book::Book)
+//! again.
+
+mod view;
+
+use serde::{Deserialize, Serialize};
+use shared::ids::{EventNumber, JobId, JobName, NodeName, PlanEpoch, Term};
+use shared::life::Reason;
+use shared::units::Micros;
+use shared::wire::notice::JobNotice;
+use shared::wire::request::Submission;
+
+use crate::life::layout::Layout;
+
+/// One line of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// One more than that of the line before, from 1.
+    pub number: EventNumber,
+    /// When, since 1970.
+    pub at: Micros,
+    /// What changed.
+    pub change: Change,
+}
+
+/// Which notice of which node said so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// The node.
+    pub node: NodeName,
+    /// Of its process.
+    pub incarnation: u64,
+    /// Of the notice, within the incarnation.
+    pub number: u64,
+}
+
+/// What a job trains on, once its files were read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inputs {
+    /// Key in the store of artifacts of its token rows.
+    pub rows: String,
+    /// Content hash of the rows.
+    pub rows_sha256: String,
+    /// Keys and hashes of the adapter files to start from: configuration, weights.
+    pub init_from: Option<[(String, String); 2]>,
+    /// Token ids of the text that a prompt starts from.
+    pub init_tokens: Vec<u32>,
+}
+
+/// A job as accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepted {
+    /// Its owner's name for it.
+    pub name: JobName,
+    /// Method and rank, in a word.
+    pub method: String,
+    /// JSON text of its specification with every default written out.
+    pub spec: String,
+    /// As it came; files in the order of their paths.
+    pub submission: Submission,
+    /// Names the submission through all processes.
+    pub trace: String,
+}
+
+/// What changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// A leadership began.
+    Began {
+        /// Its term.
+        term: Term,
+    },
+    /// A job was accepted.
+    Submitted {
+        /// Given to it.
+        job: JobId,
+        /// The job.
+        accepted: Box<Accepted>,
+    },
+    /// Its rows are in the store.
+    Prepared {
+        /// The job.
+        job: JobId,
+        /// Where they are.
+        inputs: Inputs,
+    },
+    /// Its files cannot be trained on.
+    Unfit {
+        /// The job.
+        job: JobId,
+        /// Why.
+        reason: Reason,
+    },
+    /// It was given to a replica.
+    Placed {
+        /// The job.
+        job: JobId,
+        /// The replica.
+        replica: u32,
+    },
+    /// Its owner asked for a halt.
+    PauseAsked {
+        /// The job.
+        job: JobId,
+    },
+    /// Its owner asked to go on.
+    ResumeAsked {
+        /// The job.
+        job: JobId,
+    },
+    /// Its owner asked for the end.
+    CancelAsked {
+        /// The job.
+        job: JobId,
+    },
+    /// A replica told of it.
+    Heard {
+        /// Who told.
+        from: Source,
+        /// The job.
+        job: JobId,
+        /// What.
+        notice: JobNotice,
+    },
+    /// A replica cannot go on as it is.
+    Broken {
+        /// The replica.
+        replica: u32,
+        /// Why.
+        reason: String,
+    },
+    /// Seats for a new plan are being opened.
+    MoveStarted {
+        /// Of the plan to come.
+        epoch: PlanEpoch,
+        /// The replicas it changes.
+        replicas: Vec<u32>,
+        /// Why.
+        reason: String,
+    },
+    /// The plan in force stays.
+    MoveCalledOff {
+        /// Of the plan that does not come.
+        epoch: PlanEpoch,
+        /// Why.
+        reason: String,
+    },
+    /// A plan holds from now on.
+    InForce {
+        /// The plan.
+        layout: Layout,
+    },
+    /// The operator wants a node empty, or gives it back.
+    DrainAsked {
+        /// The node.
+        node: NodeName,
+        /// Whether it may have work again.
+        undo: bool,
+    },
+    /// A node came.
+    NodeJoined {
+        /// The node.
+        node: NodeName,
+        /// Of its process.
+        incarnation: u64,
+    },
+    /// A node is gone.
+    NodeLost {
+        /// The node.
+        node: NodeName,
+        /// How that was found out.
+        reason: String,
+    },
+}
+
+impl Change {
+    /// The job that it is about, if one.
+    #[must_use]
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            Self::Submitted { job, .. }
+            | Self::Prepared { job, .. }
+            | Self::Unfit { job, .. }
+            | Self::Placed { job, .. }
+            | Self::PauseAsked { job }
+            | Self::ResumeAsked { job }
+            | Self::CancelAsked { job }
+            | Self::Heard { job, .. } => Some(*job),
+            _ => None,
+        }
+    }
+}
+
+/// Makes numbers writable as JSON, which knows none that is not finite.
+pub(crate) fn finite(notice: &mut JobNotice) {
+    let clean = |value: &mut f64| {
+        if !value.is_finite() {
+            *value = f64::MAX;
+        }
+    };
+    match notice {
+        JobNotice::Step {
+            loss,
+            accuracy,
+            gradient_norm,
+            learning_rate,
+            ..
+        } => [loss, accuracy, gradient_norm, learning_rate]
+            .into_iter()
+            .for_each(clean),
+        JobNotice::Evaluation { loss, accuracy, .. } => {
+            [loss, accuracy].into_iter().for_each(clean);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,185 @@
+//! A record as people read it.
+
+use serde_json::{Value, json};
+use shared::life::ReasonClass;
+use shared::wire::notice::JobNotice;
+use shared::wire::view::{EventView, Level};
+
+use super::{Change, Record};
+
+/// Kind, level, sentence, numbers.
+type Told = (&'static str, Level, String, Value);
+
+impl Record {
+    /// The line of the cluster's history.
+    #[must_use]
+    pub fn view(&self) -> EventView {
+        let (kind, level, message, data) = match &self.change {
+            Change::Heard { from, notice, .. } => notice_told(notice, from.node.as_str()),
+            other => told(other),
+        };
+        EventView {
+            number: self.number,
+            at: self.at,
+            job: self.change.job(),
+            level,
+            kind: kind.into(),
+            message,
+            data: data.to_string(),
+        }
+    }
+}
+
+fn info(kind: &'static str, message: impl Into<String>, data: Value) -> Told {
+    (kind, Level::Info, message.into(), data)
+}
+
+fn warn(kind: &'static str, message: impl Into<String>, data: Value) -> Told {
+    (kind, Level::Warn, message.into(), data)
+}
+
+fn told(change: &Change) -> Told {
+    let none = || json!({});
+    match change {
+        Change::Began { term } => info(
+            "leadership_began",
+            format!("leadership {term} began"),
+            json!({ "term": term }),
+        ),
+        Change::Submitted { accepted, .. } => info(
+            "job_submitted",
+            format!("{} was accepted: {}", accepted.name, accepted.method),
+            json!({ "name": accepted.name, "trace": accepted.trace }),
+        ),
+        Change::Prepared { inputs, .. } => info(
+            "job_queued",
+            "its samples are token rows now; it waits for room",
+            json!({ "rows_sha256": inputs.rows_sha256 }),
+        ),
+        Change::Unfit { reason, .. } => (
+            "job_failed",
+            Level::Error,
+            reason.message.clone(),
+            json!({ "class": reason.class }),
+        ),
+        Change::Placed { replica, .. } => info(
+            "job_placed",
+            format!("given to replica {replica}"),
+            json!({ "replica": replica }),
+        ),
+        Change::PauseAsked { .. } => info("pause_requested", "its owner asked for a halt", none()),
+        Change::ResumeAsked { .. } => info("resume_requested", "its owner asked to go on", none()),
+        Change::CancelAsked { .. } => {
+            info("cancel_requested", "its owner asked for the end", none())
+        }
+        Change::Heard { from, notice, .. } => notice_told(notice, from.node.as_str()),
+        Change::Broken { replica, reason } => warn(
+            "replica_broken",
+            format!("replica {replica} cannot go on: {reason}"),
+            json!({ "replica": replica }),
+        ),
+        Change::MoveStarted {
+            epoch,
+            replicas,
+            reason,
+        } => info(
+            "migration_started",
+            format!("plan {epoch} is being prepared: {reason}"),
+            json!({ "epoch": epoch, "replicas": replicas }),
+        ),
+        Change::MoveCalledOff { epoch, reason } => warn(
+            "migration_called_off",
+            format!("plan {epoch} does not come: {reason}"),
+            json!({ "epoch": epoch }),
+        ),
+        Change::InForce { layout } => info(
+            "plan_in_force",
+            format!("plan {} holds: {layout}", layout.epoch),
+            json!({ "epoch": layout.epoch, "replicas": layout.replicas }),
+        ),
+        Change::DrainAsked { node, undo: true } => info(
+            "drain_undone",
+            format!("{node} may have work again"),
+            json!({ "node": node }),
+        ),
+        Change::DrainAsked { node, undo: false } => info(
+            "drain_requested",
+            format!("{node} shall be empty"),
+            json!({ "node": node }),
+        ),
+        Change::NodeJoined { node, incarnation } => info(
+            "node_joined",
+            format!("{node} is here"),
+            json!({ "node": node, "incarnation": incarnation.to_string() }),
+        ),
+        Change::NodeLost { node, reason } => warn(
+            "node_lost",
+            format!("{node} is lost: {reason}"),
+            json!({ "node": node }),
+        ),
+    }
+}
+
+fn notice_told(notice: &JobNotice, node: &str) -> Told {
+    // {"step": {...}} says its name again: the numbers alone are wanted.
+    let data = match serde_json::to_value(notice) {
+        Ok(Value::Object(map)) => map
+            .into_iter()
+            .next()
+            .map_or(Value::Null, |(_, inner)| inner),
+        _ => json!({}),
+    };
+    match notice {
+        JobNotice::Admitted { step, total } => info(
+            "job_admitted",
+            format!("on the backbone at {node}, step {step} of {total}"),
+            data,
+        ),
+        JobNotice::Refused(reason) if reason.class == ReasonClass::NoCapacity => {
+            warn("job_refused", reason.message.clone(), data)
+        }
+        JobNotice::Refused(reason) => ("job_refused", Level::Error, reason.message.clone(), data),
+        JobNotice::Step { step, loss, .. } => {
+            info("step", format!("step {step}, loss {loss:.4}"), data)
+        }
+        JobNotice::Evaluation { step, loss, .. } => info(
+            "evaluation",
+            format!("held-out loss {loss:.4} after step {step}"),
+            data,
+        ),
+        JobNotice::Durable { step, bytes } => info(
+            "checkpoint",
+            format!("step {step} is durable, {bytes}"),
+            data,
+        ),
+        JobNotice::Paused { step } => info("paused", format!("halted after step {step}"), data),
+        JobNotice::Resumed => info("resumed", "goes on", data),
+        JobNotice::Quarantined { step, reason } => (
+            "job_failed",
+            Level::Error,
+            format!("set aside after step {step}: {reason}"),
+            data,
+        ),
+        JobNotice::Finished { step, early } => {
+            let why = if *early { ", earlier than planned" } else { "" };
+            info(
+                "training_finished",
+                format!("last step {step} taken{why}"),
+                data,
+            )
+        }
+        JobNotice::Exported { files } => info(
+            "job_succeeded",
+            format!("the adapter is written: {} files", files.len()),
+            data,
+        ),
+        JobNotice::Cancelled { step } => info(
+            "job_cancelled",
+            format!("ended by its owner after step {step}"),
+            data,
+        ),
+        JobNotice::Recovered { step } => {
+            info("recovered", format!("goes on from step {step}"), data)
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What the decisions go by; read from a file by the shell and passed in.
+
+use shared::model::ModelShape;
+use shared::units::{Bytes, Micros};
+
+use crate::life::placement::{Stages, Weights};
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Name of the cluster.
+    pub cluster: String,
+    /// The model that all nodes hold a part of.
+    pub backbone: Backbone,
+    /// How the backbone is cut and copied.
+    pub layout: Layout,
+    /// How much at once.
+    pub limits: Limits,
+    /// How long each thing may take.
+    pub bounds: Bounds,
+}
+
+/// The model that all nodes hold a part of.
+#[derive(Clone, Debug)]
+pub struct Backbone {
+    /// Its name, for people.
+    pub name: String,
+    /// Content hash of its identity: a node with another is refused.
+    pub identity: String,
+    /// Against which specifications are checked.
+    pub shape: ModelShape,
+    /// Size and work of its layers.
+    pub weights: Weights,
+}
+
+/// How the backbone is cut and copied.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Stages of a replica.
+    pub stages: Stages,
+    /// Copies wanted.
+    pub replicas: u32,
+    /// No first plan before so many nodes are here ...
+    pub expect: u32,
+    /// ... unless this long passed since the leadership began.
+    pub settle: Micros,
+    /// Most bytes of activations that a stage may hold at once.
+    pub activation_budget: Bytes,
+}
+
+/// How much at once.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Jobs that train on a replica at once.
+    pub jobs_per_replica: u32,
+    /// Jobs that have not ended.
+    pub live_jobs: u32,
+    /// Events kept in memory; the journal has all.
+    pub events_kept: usize,
+    /// Events in one answer.
+    pub events_answered: usize,
+}
+
+/// How long each thing may take.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// A node that says nothing for so long is silent, and its connection is closed.
+    pub heartbeat: Micros,
+    /// A node without a connection for so long is lost, and its work goes elsewhere.
+    pub reconnect: Micros,
+    /// Opening layers.
+    pub prepare: Micros,
+    /// Ending a round and making it durable.
+    pub drain: Micros,
+    /// Taking over a stage and linking it.
+    pub hold: Micros,
+    /// Between two tries to lay out the cluster.
+    pub retry: Micros,
+    /// A node that could not open its layers is left out for so long.
+    pub penalty: Micros,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            jobs_per_replica: 64,
+            live_jobs: 10_000,
+            events_kept: 20_000,
+            events_answered: 500,
+        }
+    }
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            heartbeat: Micros::of_millis(3_000),
+            reconnect: Micros::of_millis(3_000),
+            prepare: Micros::of_millis(120_000),
+            drain: Micros::of_millis(60_000),
+            hold: Micros::of_millis(60_000),
+            retry: Micros::of_millis(1_000),
+            penalty: Micros::of_millis(30_000),
+        }
+    }
+}
+
+/// A small cluster, for tests of this crate.
+#[cfg(test)]
+pub(crate) mod testing {
+    use shared::model::{ModelShape, config};
+
+    use super::*;
+    use crate::life::placement::Load;
+
+    pub(crate) fn shape() -> ModelShape {
+        let text = r#"{"model_type":"llama","num_hidden_layers":6,"hidden_size":64,"num_attention_heads":4,
+            "vocab_size":128,"intermediate_size":128,"max_position_embeddings":128,"rms_norm_eps":1e-5,
+            "num_key_value_heads":4}"#;
+        config::parse(text).expect("a configuration that parses")
+    }
+
+    pub(crate) fn settings(stages: Stages, replicas: u32, expect: u32) -> Settings {
+        let load = Load {
+            bytes: 100,
+            compute: 10,
+        };
+        Settings {
+            cluster: "test".into(),
+            backbone: Backbone {
+                name: "tiny".into(),
+                identity: "ab".into(),
+                shape: shape(),
+                weights: Weights {
+                    embedding: load,
+                    layers: vec![load; 6],
+                    head: load,
+                },
+            },
+            layout: Layout {
+                stages,
+                replicas,
+                expect,
+                settle: Micros::of_millis(10_000),
+                activation_budget: Bytes(50),
+            },
+            limits: Limits::default(),
+            bounds: Bounds::default(),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The same promises, whatever keeps the journal.
+
+use std::path::Path;
+
+use shared::ids::NodeName;
+
+use super::memory::Memory;
+use super::sqlite::Sqlite;
+use super::*;
+use crate::record::Change;
+
+const HOUR: Micros = Micros(3_600_000_000);
+
+fn record(number: u64) -> Record {
+    Record {
+        number: EventNumber(number),
+        at: Micros(number * 10),
+        change: Change::NodeJoined {
+            node: NodeName::new("a").unwrap(),
+            incarnation: number,
+        },
+    }
+}
+
+/// One journal, opened anew for each coordinator.
+fn keeps_its_promises<J: Journal>(mut first: J, mut expire: impl FnMut(&mut J)) {
+    let lease = first.take_lease("one", HOUR).unwrap();
+    first.append(&lease, &[record(1), record(2)]).unwrap();
+
+    // ST-2: while one leads, no other does.
+    let led = first.take_lease("two", HOUR);
+    assert!(
+        matches!(&led, Err(JournalError::Led { owner, .. }) if owner == "one"),
+        "{led:?}"
+    );
+    first.renew(&lease, HOUR).unwrap();
+
+    // ST-3: all or nothing, without gaps.
+    assert!(matches!(
+        first.append(&lease, &[record(4)]),
+        Err(JournalError::Gap(_))
+    ));
+    assert!(matches!(
+        first.append(&lease, &[record(2)]),
+        Err(JournalError::Gap(_))
+    ));
+    assert!(matches!(
+        first.append(&lease, &[record(3), record(5)]),
+        Err(JournalError::Gap(_))
+    ));
+    assert_eq!(first.load().unwrap().records.len(), 2);
+
+    // ST-1: who was deposed writes nothing, even before another took over.
+    expire(&mut first);
+    let stale = first.append(&lease, &[record(3)]);
+    assert!(
+        matches!(stale, Err(JournalError::Deposed { .. })),
+        "{stale:?}"
+    );
+    let next = first.take_lease("two", HOUR).unwrap();
+    assert_eq!(next.term, lease.term.next());
+    for refused in [
+        first.append(&lease, &[record(3)]),
+        first.renew(&lease, HOUR),
+        first.give_back(&lease),
+        first.snapshot(&lease, &Book::default()),
+    ] {
+        assert!(
+            matches!(refused, Err(JournalError::Deposed { .. })),
+            "{refused:?}"
+        );
+    }
+    first.append(&next, &[record(3)]).unwrap();
+
+    // A snapshot and what follows it come to the same as all records; the history stays.
+    let all = first.load().unwrap();
+    let book = all.clone().book().unwrap();
+    first.snapshot(&next, &book).unwrap();
+    first.append(&next, &[record(4)]).unwrap();
+    let loaded = first.load().unwrap();
+    assert_eq!(loaded.snapshot.as_ref(), Some(&book));
+    assert_eq!(loaded.records, [record(4)]);
+    assert_eq!(loaded.book().unwrap().last, EventNumber(4));
+    assert_eq!(
+        first.records(EventNumber(1), 2).unwrap(),
+        [record(2), record(3)]
+    );
+
+    first.give_back(&next).unwrap();
+    assert_eq!(
+        first.take_lease("three", HOUR).unwrap().term,
+        next.term.next()
+    );
+}
+
+#[test]
+fn in_memory() {
+    keeps_its_promises(Memory::default(), |memory| {
+        memory.set_clock(Micros(2 * HOUR.0))
+    });
+}
+
+fn sql(path: &Path, text: &str) {
+    rusqlite::Connection::open(path)
+        .unwrap()
+        .execute_batch(text)
+        .unwrap();
+}
+
+#[test]
+fn in_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    keeps_its_promises(Sqlite::open(&path).unwrap(), |_| {
+        sql(&path, "UPDATE lease SET expires = 1");
+    });
+}
+
+#[test]
+fn two_coordinators_on_one_file_do_not_both_lead() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    let mut one = Sqlite::open(&path).unwrap();
+    let mut two = Sqlite::open(&path).unwrap();
+    let lease = one.take_lease("one", HOUR).unwrap();
+    let refused = two.take_lease("two", HOUR).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("one leads this cluster (term t1) for another"),
+        "{refused}"
+    );
+    one.append(&lease, &[record(1)]).unwrap();
+    sql(&path, "UPDATE lease SET expires = 1");
+    let next = two.take_lease("two", HOUR).unwrap();
+    two.append(&next, &[record(2)]).unwrap();
+    assert!(matches!(
+        one.append(&lease, &[record(3)]),
+        Err(JournalError::Deposed { .. })
+    ));
+    assert_eq!(one.load().unwrap().records.len(), 2);
+}
+
+#[test]
+fn what_was_written_is_there_after_a_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    let mut one = Sqlite::open(&path).unwrap();
+    let lease = one.take_lease("one", HOUR).unwrap();
+    one.append(&lease, &[record(1)]).unwrap();
+    // Never closed: as after a kill.
+    std::mem::forget(one);
+    assert_eq!(
+        Sqlite::open(&path).unwrap().load().unwrap().records,
+        [record(1)]
+    );
+}
+
+#[test]
+fn st_4_a_newer_journal_is_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    drop(Sqlite::open(&path).unwrap());
+    sql(
+        &path,
+        "PRAGMA user_version = 7; PRAGMA journal_mode = DELETE;",
+    );
+    let before = std::fs::read(&path).unwrap();
+    let refused = Sqlite::open(&path).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            JournalError::Newer {
+                found: 7,
+                known: 1,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn what_is_no_journal_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    std::fs::write(
+        &path,
+        "this is a letter, not a database, and long enough to be sure",
+    )
+    .unwrap();
+    assert!(matches!(
+        Sqlite::open(&path),
+        Err(JournalError::Database { .. })
+    ));
+}

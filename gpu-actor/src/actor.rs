@@ -1,0 +1,28 @@
+//! The gpu-actor as a process: a thin shell around [`Duty`](crate::duty::Duty) and one stage of a replica.
+//!
+//! | thread | what runs there |
+//! | --- | --- |
+//! | main | the stage actor: notices in, effects out; nothing that takes long |
+//! | network | connections, links, the uplink to the coordinator |
+//! | stage | the device: a lead or a follower, for as long as its post is held |
+//! | keeper, export | states and adapters into the store |
+//!
+//! Bulk values go from the stage's thread to the network and back; no mailbox sees them.
+
+mod export;
+mod hall;
+mod holder;
+mod leading;
+mod links;
+mod opener;
+mod run;
+mod running;
+mod service;
+mod settings;
+mod stage;
+mod store;
+mod traces;
+mod uplink;
+
+pub use run::{RunError, run};
+pub use settings::NodeSettings;

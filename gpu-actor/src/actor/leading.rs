@@ -1,0 +1,345 @@
+//! The thread of a first stage: commands to the lead, its events to the coordinator.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use shared::ids::{JobId, JobName, PlanEpoch};
+use shared::life::{Reason, ReasonClass};
+use shared::model::ModelShape;
+use shared::units::Bytes;
+use shared::wire::notice::JobNotice;
+use shared::wire::order::{JobOrder, SampleOrder};
+
+use super::export::{self, Exported, Work};
+use super::running::{Command, Report};
+use super::settings::Clock;
+use super::store::SharedStore;
+use super::traces::{Traces, id, name};
+use crate::duty::Event;
+use crate::replica::error::ReplicaError;
+use crate::replica::event::ReplicaEvent;
+use crate::replica::lead::{Lead, TextRequest};
+use crate::sample::choice::Sampling;
+use crate::train::event::{Ending, Event as Training};
+use crate::train::identity::Identity;
+use crate::train::session::Standing;
+
+mod admission;
+
+/// What a lead is surrounded by.
+pub(super) struct Surroundings {
+    pub(super) epoch: PlanEpoch,
+    pub(super) store: Arc<SharedStore>,
+    /// Content hash of the backbone's identity.
+    pub(super) backbone: String,
+    /// What adapters call their base model.
+    pub(super) base: String,
+    pub(super) shape: Arc<ModelShape>,
+    pub(super) clock: Clock,
+    pub(super) traces: Arc<Traces>,
+    pub(super) report: Report,
+}
+
+/// How long an idle lead sleeps when nothing rings.
+const NAP: Duration = Duration::from_secs(1);
+
+/// Runs a lead until it is stopped.
+pub(super) fn run(
+    lead: Lead,
+    around: &Surroundings,
+    commands: &Receiver<Command>,
+    stop: &AtomicBool,
+) -> Result<(), ReplicaError> {
+    let bell = lead.bell();
+    let (exports, exported) = channel();
+    let mut leading = Leading {
+        lead,
+        around,
+        drained: false,
+        identities: BTreeMap::new(),
+        ending: BTreeMap::new(),
+        done: BTreeSet::new(),
+        exports,
+    };
+    loop {
+        let heard = bell.heard();
+        if stop.load(Ordering::Acquire) {
+            // Neighbours that wait for this stage are told that nothing follows; those that are gone need not be.
+            let _ = leading.lead.close();
+            return Ok(());
+        }
+        while let Ok(command) = commands.try_recv() {
+            leading.obey(command)?;
+        }
+        leading.note_exported(&exported)?;
+        let working = !leading.drained && !leading.lead.is_idle();
+        let events = if working {
+            leading.lead.round()?
+        } else {
+            leading.lead.tend()?
+        };
+        leading.tell(events)?;
+        if !working {
+            // Whatever it was, the next look finds it.
+            let _ = bell.wait(heard, NAP);
+        }
+    }
+}
+
+struct Leading<'a> {
+    lead: Lead,
+    around: &'a Surroundings,
+    drained: bool,
+    identities: BTreeMap<JobName, Identity>,
+    /// Jobs that took their last step or were set aside, each with that step, until it is durable.
+    ending: BTreeMap<JobName, (u64, Last)>,
+    /// Jobs whose adapter is being written.
+    done: BTreeSet<JobName>,
+    exports: Sender<Exported>,
+}
+
+/// What is to be done with a job once its last state is durable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Export,
+    Remove,
+}
+
+impl Leading<'_> {
+    fn obey(&mut self, command: Command) -> Result<(), ReplicaError> {
+        match command {
+            Command::Admit(orders) => orders.into_iter().try_for_each(|order| self.admit(order)),
+            Command::Act(job, action) => {
+                self.lead.act(&name(job), action)?;
+                let events = self.lead.tend()?;
+                self.tell(events)
+            }
+            Command::Drain => {
+                self.drained = true;
+                let events = self.lead.drain()?;
+                self.tell(events)?;
+                (self.around.report)(Event::Drained(self.around.epoch));
+                Ok(())
+            }
+            Command::Undrain => {
+                self.drained = false;
+                Ok(())
+            }
+            Command::Sample(order) => self.sample(&order),
+        }
+    }
+
+    fn admit(&mut self, order: JobOrder) -> Result<(), ReplicaError> {
+        let (job, own) = (order.job, name(order.job));
+        // An order that comes again finds its job here.
+        if let Some((progress, total)) = self.lead.progress(&own) {
+            let (step, total) = (progress.step, total);
+            self.notice(job, JobNotice::Admitted { step, total });
+            return Ok(());
+        }
+        let admission = admission::of(&order, self.around);
+        let (admission, recovered) = match admission {
+            Ok(admission) => admission,
+            Err(reason) => {
+                self.notice(job, JobNotice::Refused(reason));
+                return Ok(());
+            }
+        };
+        let identity = admission.identity.clone();
+        match self.lead.admit(admission)? {
+            Err(message) => {
+                let class = ReasonClass::UserError;
+                self.notice(job, JobNotice::Refused(Reason { class, message }));
+            }
+            Ok((step, total)) => {
+                self.identities.insert(own.clone(), identity);
+                self.notice(job, JobNotice::Admitted { step, total });
+                if let Some(step) = recovered {
+                    self.notice(job, JobNotice::Recovered { step });
+                }
+                self.end_again(&own, step);
+            }
+        }
+        let events = self.lead.tend()?;
+        self.tell(events)
+    }
+
+    /// A job that had ended before its adapter was written has nothing more to do than that.
+    fn end_again(&mut self, own: &JobName, step: u64) {
+        if let Some(Standing::Finished(why)) = self.lead.standing(own) {
+            let early = *why == Ending::EarlyStopping;
+            if let Some(job) = id(own) {
+                self.notice(job, JobNotice::Finished { step, early });
+            }
+            self.ending.insert(own.clone(), (step, Last::Export));
+            if self.lead.durable(own) == Some(step) {
+                self.export(own);
+            }
+        }
+    }
+
+    fn sample(&mut self, order: &SampleOrder) -> Result<(), ReplicaError> {
+        let (number, report) = (order.number, &self.around.report);
+        let job = order.job.map(name);
+        let request = TextRequest {
+            job: job.as_ref(),
+            prompt: &order.prompt,
+            sampling: Sampling {
+                temperature: f64::from(order.temperature),
+                top_k: order.top_k as usize,
+                top_p: f64::from(order.top_p),
+                seed: order.seed,
+            },
+            limit: order.max_tokens as usize,
+            stops: &order.stops,
+        };
+        let made = self.lead.sample(&request, |token| {
+            report(Event::Piece(number, vec![token]));
+            true
+        })?;
+        report(Event::SampleEnded(number, made.map_err(|error| error.to_string())));
+        Ok(())
+    }
+
+    fn notice(&self, job: JobId, notice: JobNotice) {
+        let at = (self.around.clock)();
+        (self.around.report)(Event::Job(self.around.epoch, job, at, notice));
+    }
+
+    fn tell(&mut self, events: Vec<ReplicaEvent>) -> Result<(), ReplicaError> {
+        for event in events {
+            let (own, notice) = self.translate(event);
+            let Some(job) = id(&own) else { continue };
+            if let Some(notice) = notice {
+                self.notice(job, notice);
+            }
+            self.settle(&own)?;
+        }
+        Ok(())
+    }
+
+    /// What an event is to the coordinator, and what follows from it here.
+    fn translate(&mut self, event: ReplicaEvent) -> (JobName, Option<JobNotice>) {
+        match event {
+            ReplicaEvent::Training(training) => self.trained(training),
+            ReplicaEvent::Durable { job, step, bytes } => {
+                let bytes = Bytes(bytes);
+                (job, Some(JobNotice::Durable { step, bytes }))
+            }
+            ReplicaEvent::NotDurable { job, step, reason } => {
+                tracing::warn!(%job, step, reason, "state not stored");
+                (job, None)
+            }
+            ReplicaEvent::Paused { job, step } => (job, Some(JobNotice::Paused { step })),
+            ReplicaEvent::Resumed { job } => (job, Some(JobNotice::Resumed)),
+            ReplicaEvent::Cancelled { job, step } => (job, Some(JobNotice::Cancelled { step })),
+        }
+    }
+
+    fn trained(&mut self, event: Training) -> (JobName, Option<JobNotice>) {
+        match event {
+            Training::Step {
+                job,
+                step,
+                loss,
+                accuracy,
+                learning_rate,
+                gradient_norm,
+                tokens,
+                ..
+            } => {
+                self.around.traces.trained(tokens);
+                let tokens = self.lead.progress(&job).map_or(0, |(p, _)| p.tokens);
+                let notice = JobNotice::Step {
+                    step,
+                    loss,
+                    accuracy,
+                    gradient_norm,
+                    learning_rate,
+                    tokens,
+                };
+                (job, Some(notice))
+            }
+            Training::Evaluation {
+                job,
+                step,
+                loss,
+                accuracy,
+                ..
+            } => {
+                let notice = JobNotice::Evaluation {
+                    step,
+                    loss,
+                    accuracy,
+                };
+                (job, Some(notice))
+            }
+            Training::CheckpointDue { job, .. } => (job, None),
+            Training::Quarantined { job, step, reason } => {
+                self.ending.insert(job.clone(), (step, Last::Remove));
+                (job, Some(JobNotice::Quarantined { step, reason }))
+            }
+            Training::Finished { job, step, why } => {
+                self.ending.insert(job.clone(), (step, Last::Export));
+                let early = why == Ending::EarlyStopping;
+                (job, Some(JobNotice::Finished { step, early }))
+            }
+        }
+    }
+
+    /// Ends a job whose last state is durable.
+    fn settle(&mut self, own: &JobName) -> Result<(), ReplicaError> {
+        let Some(&(step, last)) = self.ending.get(own) else {
+            return Ok(());
+        };
+        if self.lead.durable(own) != Some(step) {
+            return Ok(());
+        }
+        match last {
+            Last::Export => self.export(own),
+            Last::Remove => {
+                self.ending.remove(own);
+                self.lead.remove(own)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn export(&mut self, own: &JobName) {
+        if self.done.insert(own.clone())
+            && let Some(identity) = self.identities.get(own)
+        {
+            let work = Work {
+                own: own.clone(),
+                identity: identity.clone(),
+                shape: Arc::clone(&self.around.shape),
+                base: self.around.base.clone(),
+            };
+            let store = Arc::clone(&self.around.store);
+            export::start(work, store, self.exports.clone(), self.lead.bell());
+        }
+    }
+
+    fn note_exported(&mut self, exported: &Receiver<Exported>) -> Result<(), ReplicaError> {
+        while let Ok(Exported { own, outcome }) = exported.try_recv() {
+            let Some(job) = id(&own) else { continue };
+            match outcome {
+                Ok(files) => {
+                    self.notice(job, JobNotice::Exported { files });
+                    self.ending.remove(&own);
+                    self.done.remove(&own);
+                    self.lead.remove(&own)?;
+                }
+                Err(reason) => {
+                    // Its state is durable: the next admission exports again.
+                    tracing::error!(job = %own, reason, "adapter not stored");
+                    self.done.remove(&own);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! From an order to a job for the lead: its specification, its rows, its first state.
+
+use shared::ids::JobName;
+use shared::job::JobSpec;
+use shared::life::{Reason, ReasonClass};
+use shared::wire::order::JobOrder;
+
+use super::super::traces::name;
+use super::Surroundings;
+use crate::artifacts::recover;
+use crate::artifacts::{ArtifactError, Artifacts};
+use crate::peft::files;
+use crate::peft::layout::Layout;
+use crate::replica::lead::{Admission, Start};
+use crate::stage::optim::OptimizerState;
+use crate::train::identity::Identity;
+use crate::train::job_state::JobState;
+use crate::train::progress::Progress;
+use crate::train::seal;
+
+/// A job for the lead, and the step of the durable state it goes on from, if there is one.
+pub(super) fn of(
+    order: &JobOrder,
+    around: &Surroundings,
+) -> Result<(Admission, Option<u64>), Reason> {
+    let own = name(order.job);
+    let spec: JobSpec = serde_json::from_str(&order.spec)
+        .map_err(|error| system(format!("the specification cannot be read: {error}")))?;
+    let problems = spec.problems(&around.shape);
+    if let Some(problem) = problems.first() {
+        return Err(Reason {
+            class: ReasonClass::UserError,
+            message: problem.to_string(),
+        });
+    }
+    let bytes = fetch(around, &order.rows, &order.rows_sha256)?;
+    let (rows, eval_rows) = data::packed::unpack(&bytes).map_err(|error| Reason {
+        class: ReasonClass::DataError,
+        message: error.to_string(),
+    })?;
+    let layout = Layout::new(&spec.adapter, &around.shape, spec.seed);
+    let identity = Identity {
+        spec,
+        backbone: around.backbone.clone(),
+        data: order.rows_sha256.clone(),
+    };
+    let found = recover::newest(&*around.store, &own, &identity, &layout)
+        .map_err(|error| system(error.to_string()))?;
+    for (key, reason) in &found.skipped {
+        tracing::warn!(job = %own, key, reason, "state skipped");
+    }
+    let (start, recovered) = match found.recovered {
+        Some(recovered) => {
+            let step = recovered.manifest.progress.step;
+            (Start::Stored(Box::new(recovered.manifest)), Some(step))
+        }
+        None => (fresh(order, around, &own, &identity, &layout)?, None),
+    };
+    let admission = Admission {
+        name: own,
+        identity,
+        rows,
+        eval_rows,
+        start,
+        paused: order.paused,
+    };
+    Ok((admission, recovered))
+}
+
+fn fresh(
+    order: &JobOrder,
+    around: &Surroundings,
+    own: &JobName,
+    identity: &Identity,
+    layout: &Layout,
+) -> Result<Start, Reason> {
+    let Some(sources) = &order.init_from else {
+        let init_tokens = order.init_tokens.clone();
+        return Ok(Start::Fresh { init_tokens });
+    };
+    let folder = tempfile::tempdir()
+        .map_err(|error| system(format!("no folder for the adapter to start from: {error}")))?;
+    for (key, sha256) in sources {
+        let bytes = fetch(around, key, sha256)?;
+        let file = key.rsplit('/').next().unwrap_or(key);
+        std::fs::write(folder.path().join(file), bytes)
+            .map_err(|error| system(format!("{file} cannot be written: {error}")))?;
+    }
+    let wrong = |message: String| Reason {
+        class: ReasonClass::UserError,
+        message: format!("init_from: {message}"),
+    };
+    let imported =
+        files::read(folder.path(), &around.shape).map_err(|error| wrong(error.to_string()))?;
+    if imported.layout != *layout {
+        return Err(wrong(
+            "the adapter has another method, size, targets or (diff pruning) seed than the job's".into(),
+        ));
+    }
+    tracing::debug!(job = %own, "starts from an imported adapter");
+    let state = JobState {
+        optimizer: OptimizerState::new(&identity.spec.optimizer, imported.values.len()),
+        values: imported.values,
+        progress: Progress::default(),
+    };
+    Ok(Start::State(Box::new(state)))
+}
+
+/// Bytes of the store that must have this hash.
+fn fetch(around: &Surroundings, key: &str, sha256: &str) -> Result<Vec<u8>, Reason> {
+    let bytes = around.store.get(key).map_err(|error| match error {
+        ArtifactError::Missing { .. } => Reason {
+            class: ReasonClass::DataError,
+            message: format!("{error}: submit the job again"),
+        },
+        failed @ ArtifactError::Failed { .. } => system(failed.to_string()),
+    })?;
+    let found = seal::hash(&bytes);
+    if found == sha256 {
+        return Ok(bytes);
+    }
+    Err(Reason {
+        class: ReasonClass::DataError,
+        message: format!("{key} was changed: its sha256 is {found}, not {sha256}; submit the job again"),
+    })
+}
+
+fn system(message: String) -> Reason {
+    Reason {
+        class: ReasonClass::System,
+        message,
+    }
+}

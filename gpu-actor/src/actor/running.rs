@@ -1,0 +1,60 @@
+//! The thread of a stage, and what it is told while it runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+
+use shared::ids::JobId;
+use shared::wire::order::{JobAction, JobOrder, SampleOrder};
+
+use crate::duty::Event;
+use crate::link::bell::Bell;
+
+/// What a lead is told.
+#[derive(Debug)]
+pub(super) enum Command {
+    Admit(Vec<JobOrder>),
+    Act(JobId, JobAction),
+    Drain,
+    Undrain,
+    Sample(SampleOrder),
+}
+
+/// Where a stage's thread reports to.
+pub(super) type Report = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// A stage at work.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) stop: Arc<AtomicBool>,
+    pub(super) bell: Bell,
+    /// None when the stage only follows.
+    pub(super) commands: Option<Sender<Command>>,
+    pub(super) thread: JoinHandle<()>,
+}
+
+impl Running {
+    /// Passes a command on, if the stage leads and still runs.
+    pub(super) fn tell(&self, command: Command) -> bool {
+        let told = self
+            .commands
+            .as_ref()
+            .is_some_and(|commands| commands.send(command).is_ok());
+        self.bell.ring();
+        told
+    }
+
+    /// Asks the thread to end where it is; it does at its next look.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+
+    /// Waits until the thread is through. Blocks.
+    pub(super) fn join(self) {
+        self.stop();
+        // A panic was told as the end of the post.
+        let _ = self.thread.join();
+    }
+}

@@ -1,0 +1,58 @@
+//! What a node does for others: it takes the links of its neighbours.
+
+use std::sync::Arc;
+
+use shared::net::endpoint::Peer;
+use shared::net::fault::NetError;
+use shared::net::router::{Service, Stop};
+use shared::net::stream::Stream;
+use shared::wire::opening::Opening;
+use shared::wire::request::{Refusal, RefusalCode, Reply, Request};
+use tokio::sync::oneshot;
+
+use super::hall::{Arrival, Hall};
+
+/// The doorkeeper.
+pub(super) struct NodeService {
+    pub(super) hall: Arc<Hall>,
+}
+
+impl Service for NodeService {
+    async fn request(
+        &self,
+        _: &Peer,
+        _: Request,
+        stream: &mut Stream,
+        _: Stop,
+    ) -> Result<(), NetError> {
+        let refusal = Refusal {
+            code: RefusalCode::Forbidden,
+            message: "a gpu-actor answers no requests: ask the coordinator".into(),
+        };
+        stream.sender.send(&Reply::Refused(refusal)).await
+    }
+
+    async fn stream(
+        &self,
+        _: Peer,
+        opening: Opening,
+        stream: Stream,
+        mut stop: Stop,
+    ) -> Result<(), NetError> {
+        let Opening::Link(opening) = opening else {
+            return Ok(());
+        };
+        let (done, ended) = oneshot::channel();
+        self.hall.bring(Arrival {
+            opening,
+            stream,
+            done,
+        });
+        // The stream belongs to the stage now; the router keeps the connection for as long as it is used.
+        tokio::select! {
+            _ = ended => {}
+            () = stop.wait() => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! The stage actor: what the coordinator and the stage say goes to [`Duty`]; its effects are performed.
+//!
+//! Messages wait when the mailbox is full, those of the coordinator on the network's side and those of the stage in
+//! the order of their reports. Nothing is refused, and nothing replaces another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, AsyncContext, Context, Handler, Message, System};
+use shared::units::{Bytes, Micros};
+use shared::wire::notice::Notice;
+use tokio::sync::mpsc;
+
+use super::holder::Task;
+use super::running::Command;
+use super::settings::Clock;
+use super::traces::Traces;
+use super::uplink::Uplinked;
+use crate::duty::{Duty, Effect, Event};
+
+/// Messages of each kind that may wait.
+const MAILBOX: usize = 256;
+
+/// A node's duty and what it is done with.
+pub(super) struct StageActor {
+    pub(super) duty: Duty,
+    pub(super) uplink: Option<mpsc::Sender<Notice>>,
+    pub(super) holder: mpsc::UnboundedSender<Task>,
+    pub(super) traces: Arc<Traces>,
+    pub(super) heartbeat: Duration,
+    pub(super) clock: Clock,
+}
+
+/// Something happened on the stage.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Happened(pub(super) Event);
+
+/// Something happened on the uplink.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Uplink(pub(super) Uplinked);
+
+/// The process is asked to end.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Stop;
+
+impl Actor for StageActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        context.set_mailbox_capacity(MAILBOX);
+        context.run_interval(self.heartbeat, |actor, _| actor.beat());
+    }
+}
+
+impl Handler<Happened> for StageActor {
+    type Result = ();
+
+    fn handle(&mut self, Happened(event): Happened, _: &mut Self::Context) {
+        let effects = self.duty.step(event);
+        self.apply(effects);
+    }
+}
+
+impl Handler<Uplink> for StageActor {
+    type Result = ();
+
+    fn handle(&mut self, Uplink(told): Uplink, _: &mut Self::Context) {
+        let event = match told {
+            Uplinked::Up(outbox) => {
+                self.uplink = Some(outbox);
+                Event::Connected
+            }
+            Uplinked::Ordered(ordered) => Event::Ordered(*ordered),
+            Uplinked::Down => {
+                self.uplink = None;
+                Event::Disconnected
+            }
+        };
+        let effects = self.duty.step(event);
+        self.apply(effects);
+    }
+}
+
+impl Handler<Stop> for StageActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Stop, _: &mut Self::Context) {
+        self.apply(vec![Effect::Stop]);
+    }
+}
+
+impl StageActor {
+    fn apply(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Tell(notice) => self.tell(notice),
+                Effect::Open(post) => self.hold(Task::Open(post)),
+                Effect::Take(post) => self.hold(Task::Take(post)),
+                Effect::LetGo => self.hold(Task::LetGo),
+                Effect::Admit(jobs) => self.hold(Task::Lead(Command::Admit(jobs))),
+                Effect::Act(job, action) => self.hold(Task::Lead(Command::Act(job, action))),
+                Effect::Drain => self.hold(Task::Lead(Command::Drain)),
+                Effect::Undrain => self.hold(Task::Lead(Command::Undrain)),
+                Effect::Sample(sample) => self.hold(Task::Lead(Command::Sample(sample))),
+                Effect::Trace { number, job, step } => {
+                    let spans = self.traces.of(job, step);
+                    self.tell(Notice::Spans { number, spans });
+                }
+                Effect::Stop => self.hold(Task::Stop),
+            }
+        }
+    }
+
+    /// A notice that finds no room ends the connection; what must not be lost is told on the next.
+    fn tell(&mut self, notice: Notice) {
+        let full = self
+            .uplink
+            .as_ref()
+            .is_some_and(|uplink| uplink.try_send(notice).is_err());
+        if full {
+            self.uplink = None;
+        }
+    }
+
+    fn hold(&self, task: Task) {
+        if self.holder.send(task).is_err() {
+            // The holder ended: so does the process.
+            System::current().stop();
+        }
+    }
+
+    fn beat(&mut self) {
+        let now = (self.clock)();
+        let busy = self.duty.is_busy();
+        let last = self.traces.last_end().filter(|_| busy);
+        let notice = Notice::Heartbeat {
+            device_age: last.map_or(Micros(0), |end| now.since(end)),
+            memory_used: memory_used(),
+            tokens: self.traces.tokens(),
+        };
+        self.tell(notice);
+    }
+}
+
+/// Memory of this process that is resident; 0 where the system does not tell.
+fn memory_used() -> Bytes {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    Bytes(pages.unwrap_or(0) * 4096)
+}

@@ -1,0 +1,204 @@
+//! What the device did lately: told by the stage's thread, asked for by the coordinator.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use shared::ids::{JobId, JobName, NodeName};
+use shared::units::Micros;
+use shared::wire::view::SpanView;
+
+use crate::replica::watch::{Deed, Observer, Span, Watch};
+
+use super::settings::Clock;
+
+/// The newest spans of a node.
+#[derive(Debug)]
+pub(super) struct Traces {
+    node: NodeName,
+    most: usize,
+    /// Tokens trained since the start of the process.
+    tokens: AtomicU64,
+    spans: Mutex<VecDeque<(u32, Span)>>,
+}
+
+struct Recorder {
+    traces: Arc<Traces>,
+    stage: u32,
+}
+
+impl Observer for Recorder {
+    fn worked(&mut self, span: Span) {
+        let mut spans = self.traces.lock();
+        if spans.len() == self.traces.most {
+            spans.pop_front();
+        }
+        spans.push_back((self.stage, span));
+    }
+}
+
+impl Traces {
+    pub(super) fn new(node: NodeName, most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            node,
+            most: most.max(1),
+            tokens: AtomicU64::new(0),
+            spans: Mutex::new(VecDeque::new()),
+        })
+    }
+
+    /// Records what a stage does.
+    pub(super) fn watch(self: &Arc<Self>, stage: u32, clock: &Clock) -> Watch {
+        let traces = Arc::clone(self);
+        Watch::new(Box::new(Recorder { traces, stage }), Arc::clone(clock))
+    }
+
+    /// Tokens were trained.
+    pub(super) fn trained(&self, tokens: u64) {
+        self.tokens.fetch_add(tokens, Ordering::Relaxed);
+    }
+
+    /// Tokens trained since the start of the process.
+    pub(super) fn tokens(&self) -> u64 {
+        self.tokens.load(Ordering::Relaxed)
+    }
+
+    /// When the device last ended something.
+    pub(super) fn last_end(&self) -> Option<Micros> {
+        self.lock().back().map(|(_, span)| span.end)
+    }
+
+    /// All that passed while a job's step was on its way here; of the newest step of all when nothing is named.
+    pub(super) fn of(&self, job: Option<JobId>, step: Option<u64>) -> Vec<SpanView> {
+        let spans = self.lock();
+        let wanted = |(name, under_way): &(JobName, u64)| {
+            let job_fits = job.is_none_or(|job| id(name) == Some(job));
+            job_fits && step.is_none_or(|step| step == under_way + 1)
+        };
+        let applied = spans.iter().rev().find(|(_, span)| {
+            span.deed == Deed::Apply && span.jobs.iter().any(&wanted)
+        });
+        let Some((_, applied)) = applied else {
+            return Vec::new();
+        };
+        let Some(own) = applied.jobs.iter().find(|own| wanted(own)).cloned() else {
+            return Vec::new();
+        };
+        let of_step = spans.iter().filter(|(_, span)| span.jobs.contains(&own));
+        let begin = of_step.map(|(_, span)| span.start).min();
+        let (begin, end) = (begin.unwrap_or(applied.start), applied.end);
+        let inside = |span: &Span| span.start < end && span.end > begin;
+        let inside = spans.iter().filter(|(_, span)| inside(span));
+        let mut inside: Vec<&(u32, Span)> = inside.collect();
+        inside.sort_by_key(|(_, span)| span.start);
+        let mut lanes = Lanes::default();
+        let view = |(stage, span): &(u32, Span)| SpanView {
+            node: self.node.clone(),
+            stage: *stage,
+            lane: lanes.of(span),
+            name: span.deed.name().to_owned(),
+            micro_batch: span.micro_batch,
+            jobs: span
+                .jobs
+                .iter()
+                .filter_map(|(name, step)| Some((id(name)?, step + 1)))
+                .collect(),
+            start: span.start,
+            duration: span.end.since(span.start),
+            bytes: span.bytes,
+        };
+        inside.into_iter().map(view).collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<(u32, Span)>> {
+        self.spans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Chunks may wait for their link at the same time: each that does gets a lane of its own.
+#[derive(Default)]
+struct Lanes(Vec<Micros>);
+
+impl Lanes {
+    fn of(&mut self, span: &Span) -> String {
+        if span.deed != Deed::Send {
+            return "device".into();
+        }
+        let free = self.0.iter().position(|end| *end <= span.start);
+        let lane = free.unwrap_or_else(|| {
+            self.0.push(Micros(0));
+            self.0.len() - 1
+        });
+        self.0[lane] = span.end;
+        format!("link out {}", lane + 1)
+    }
+}
+
+/// The job of a name in the store.
+pub(super) fn id(name: &JobName) -> Option<JobId> {
+    name.as_str().parse().ok()
+}
+
+/// The name of a job in the store.
+pub(super) fn name(job: JobId) -> JobName {
+    JobName::new(job.to_string()).expect("a letter and digits are a name")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use shared::units::Bytes;
+
+    use super::*;
+
+    fn span(deed: Deed, job: u64, step: u64, start: u64, end: u64) -> Span {
+        Span {
+            deed,
+            micro_batch: Some(step),
+            jobs: vec![(name(JobId(job)), step)],
+            bytes: Bytes(0),
+            start: Micros(start),
+            end: Micros(end),
+        }
+    }
+
+    #[test]
+    fn a_step_is_told_with_all_that_passed_meanwhile_and_lanes_do_not_overlap() {
+        let traces = Traces::new(NodeName::new("n1").unwrap(), 100);
+        let mut recorder = Recorder {
+            traces: Arc::clone(&traces),
+            stage: 0,
+        };
+        for recorded in [
+            span(Deed::Forward, 1, 0, 0, 10),
+            span(Deed::Apply, 1, 0, 10, 12),
+            span(Deed::Forward, 1, 1, 20, 30),
+            span(Deed::Send, 1, 1, 30, 50),
+            span(Deed::Forward, 2, 0, 31, 40),
+            span(Deed::Send, 2, 0, 40, 45),
+            span(Deed::Backward, 1, 1, 50, 60),
+            span(Deed::Apply, 1, 1, 60, 61),
+        ] {
+            recorder.worked(recorded);
+        }
+        let newest = traces.of(None, None);
+        assert_eq!(newest, traces.of(Some(JobId(1)), Some(2)));
+        let seen: Vec<(&str, &str, u64)> = newest
+            .iter()
+            .map(|s| (s.name.as_str(), s.lane.as_str(), s.jobs[0].1))
+            .collect();
+        let expected = [
+            ("forward", "device", 2),
+            ("send", "link out 1", 2),
+            ("forward", "device", 1),
+            ("send", "link out 2", 1),
+            ("backward", "device", 2),
+            ("apply", "device", 2),
+        ];
+        assert_eq!(seen, expected);
+        assert_eq!(traces.of(Some(JobId(1)), Some(1)).len(), 2);
+        assert!(traces.of(Some(JobId(3)), None).is_empty());
+        assert_eq!(traces.last_end(), Some(Micros(61)));
+    }
+}

@@ -1,0 +1,128 @@
+//! The connection to the coordinator: orders in, notices out, and again when it breaks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::net::backoff::Backoff;
+use shared::net::client::Client;
+use shared::net::credential::Credential;
+use shared::net::endpoint::{Endpoint, Peer};
+use shared::net::fault::NetError;
+use shared::net::identity::Role;
+use shared::net::renew;
+use shared::wire::notice::Notice;
+use shared::wire::opening::Opening;
+use shared::wire::order::Ordered;
+use tokio::sync::mpsc;
+
+use super::settings::NodeSettings;
+
+/// What the uplink tells the stage actor.
+#[derive(Debug)]
+pub(super) enum Uplinked {
+    /// The coordinator is reached; notices go here.
+    Up(mpsc::Sender<Notice>),
+    /// It ordered something.
+    Ordered(Box<Ordered>),
+    /// It is no longer reached.
+    Down,
+}
+
+/// Notices that may wait for the network; a node that tells faster starts over.
+const OUTBOX: usize = 4096;
+
+/// Keeps the connection up for as long as anybody listens.
+pub(super) async fn run(
+    settings: NodeSettings,
+    endpoint: Arc<Endpoint>,
+    told: mpsc::Sender<Uplinked>,
+) {
+    let mut backoff = Backoff::new(
+        Duration::from_millis(100),
+        Duration::from_secs(3),
+        settings.incarnation,
+    );
+    loop {
+        match endpoint.connect(settings.coordinator, Role::Coordinator).await {
+            Ok(peer) => {
+                let renewing = tokio::spawn(renew_while_up(
+                    settings.clone(),
+                    Arc::clone(&endpoint),
+                    peer.clone(),
+                ));
+                let mut heard = false;
+                let ended = serve(&peer, &told, &mut heard).await;
+                renewing.abort();
+                // Who is sent away at once must not come back at once.
+                if heard {
+                    backoff.reset();
+                }
+                if let Err(error) = ended {
+                    tracing::warn!(%error, "the coordinator is gone");
+                }
+                if told.send(Uplinked::Down).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => tracing::debug!(%error, "the coordinator is not reached"),
+        }
+        if told.is_closed() {
+            return;
+        }
+        backoff.pause().await;
+    }
+}
+
+/// Serves a connection to its end; notes whether the coordinator ordered anything.
+async fn serve(
+    peer: &Peer,
+    told: &mpsc::Sender<Uplinked>,
+    heard: &mut bool,
+) -> Result<(), NetError> {
+    let mut stream = peer.open(Opening::Node).await?;
+    let (outbox, mut notices) = mpsc::channel(OUTBOX);
+    if told.send(Uplinked::Up(outbox)).await.is_err() {
+        return Ok(());
+    }
+    loop {
+        tokio::select! {
+            order = stream.receiver.receive::<Ordered>() => match order? {
+                None => return Ok(()),
+                Some(order) => {
+                    *heard = true;
+                    if told.send(Uplinked::Ordered(Box::new(order))).await.is_err() {
+                        return Ok(());
+                    }
+                }
+            },
+            notice = notices.recv() => match notice {
+                // The stage actor gave the connection up.
+                None => return Ok(()),
+                Some(notice) => stream.sender.send(&notice).await?,
+            },
+        }
+    }
+}
+
+/// Renews the certificate in time; while the coordinator is away it stays as it is.
+async fn renew_while_up(settings: NodeSettings, endpoint: Arc<Endpoint>, peer: Peer) {
+    loop {
+        let Ok(held) = Credential::load(&settings.credential) else {
+            return;
+        };
+        let wait = renew::until_renewal(&held, (settings.clock)());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the shell waits until a certificate is to be renewed"
+        )]
+        tokio::time::sleep(wait).await;
+        let client = Client::over(peer.clone());
+        match renew::renew(&client, &endpoint, &held, &settings.credential).await {
+            Ok(_) => tracing::info!("certificate renewed"),
+            Err(error) => {
+                tracing::warn!(%error, "certificate not renewed");
+                return;
+            }
+        }
+    }
+}

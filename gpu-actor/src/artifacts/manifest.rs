@@ -1,0 +1,179 @@
+//! The manifest of a durable state: what it belongs to, where its parts are, sealed against any change.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use shared::ids::JobName;
+use thiserror::Error;
+
+use super::part::{self, PartRef};
+use crate::train::identity::Identity;
+use crate::train::progress::Progress;
+use crate::train::seal;
+
+/// The format written and read.
+pub const VERSION: u64 = 1;
+
+/// Why a text is no manifest to continue from.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ManifestError {
+    /// Another format version, which only another release can judge.
+    #[error("it is of format version {0}, this program reads and writes version {VERSION}")]
+    Version(u64),
+    /// Torn or changed.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+/// A durable state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StateManifest {
+    version: u64,
+    /// The job's name in the store.
+    pub job: JobName,
+    /// What the state belongs to.
+    pub identity: Identity,
+    /// Leadership under which it was written.
+    pub term: u64,
+    /// Plan under which it was written.
+    pub epoch: u64,
+    /// The job's place in its life.
+    pub progress: Progress,
+    /// Optimizer steps taken.
+    pub optimizer_steps: u64,
+    /// Parts that cover all layers once.
+    pub parts: Vec<PartRef>,
+    /// The sha256 of the manifest's text with zeros in this place.
+    seal: String,
+}
+
+/// What every version has, whatever else it holds.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u64,
+}
+
+/// Where the manifest of a job's step is stored.
+#[must_use]
+pub fn key(job: &JobName, step: u64) -> String {
+    format!("{}manifest.json", part::folder(job, step))
+}
+
+impl StateManifest {
+    /// The manifest of a state whose parts are stored.
+    #[must_use]
+    pub fn new(
+        job: JobName,
+        identity: Identity,
+        (term, epoch): (u64, u64),
+        progress: Progress,
+        mut parts: Vec<PartRef>,
+    ) -> Self {
+        parts.sort_by_key(|part| part.first_layer);
+        Self {
+            version: VERSION,
+            job,
+            identity,
+            term,
+            epoch,
+            optimizer_steps: progress.step,
+            progress,
+            parts,
+            seal: seal::open(),
+        }
+    }
+
+    /// The sealed text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let open = Self {
+            seal: seal::open(),
+            ..self.clone()
+        };
+        let text = serde_json::to_string_pretty(&open).expect("a manifest has a text");
+        seal::close(&text)
+    }
+
+    /// Reads a sealed text.
+    ///
+    /// # Errors
+    /// [`ManifestError`] when it was changed, is of another version, or does not fit itself.
+    pub fn read(text: &[u8]) -> Result<Self, ManifestError> {
+        let damaged = |error: String| ManifestError::Damaged(error);
+        let text = std::str::from_utf8(text).map_err(|error| damaged(error.to_string()))?;
+        let Versioned { version } =
+            serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
+        if version != VERSION {
+            return Err(ManifestError::Version(version));
+        }
+        let manifest: Self =
+            serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
+        if !seal::holds(text, &manifest.seal) {
+            let reason = "it does not have its seal's sha256: it was changed";
+            return Err(damaged(reason.into()));
+        }
+        if manifest.progress.step != manifest.optimizer_steps {
+            let (step, taken) = (manifest.progress.step, manifest.optimizer_steps);
+            return Err(damaged(format!(
+                "it is of step {step}, its optimizer took {taken}"
+            )));
+        }
+        Ok(manifest)
+    }
+
+    /// Size of all parts.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+}
+
+/// The step of a key below a job's folder, and the rest of the key.
+fn step_of<'a>(key: &'a str, folder: &str) -> Option<(u64, &'a str)> {
+    let (step, rest) = key
+        .strip_prefix(folder)?
+        .strip_prefix("step-")?
+        .split_once('/')?;
+    let digits = step.len() == 8 && step.bytes().all(|byte| byte.is_ascii_digit());
+    Some((step.parse().ok().filter(|_| digits)?, rest))
+}
+
+/// Steps of a job that have a manifest, the newest first, from the keys of its folder.
+#[must_use]
+pub fn steps(job: &JobName, keys: &[String]) -> Vec<u64> {
+    let folder = part::job_folder(job);
+    let found = keys.iter().filter_map(|key| step_of(key, &folder));
+    let mut steps: Vec<u64> = found
+        .filter(|(_, rest)| *rest == "manifest.json")
+        .map(|(step, _)| step)
+        .collect();
+    steps.sort_unstable_by(|a, b| b.cmp(a));
+    steps
+}
+
+/// Keys that are no longer wanted once a step is durable, in the order in which to remove them: of each step before it
+/// but the newest `keep_last` in all, the manifest first.
+#[must_use]
+pub fn superseded(job: &JobName, keys: &[String], newest: u64, keep_last: usize) -> Vec<String> {
+    let folder = part::job_folder(job);
+    let wanted: Vec<u64> = steps(job, keys)
+        .into_iter()
+        .filter(|step| *step <= newest)
+        .take(keep_last.max(1))
+        .collect();
+    let mut old: BTreeMap<u64, Vec<&String>> = BTreeMap::new();
+    for key in keys {
+        if let Some((step, rest)) = step_of(key, &folder)
+            && step < newest
+            && !wanted.contains(&step)
+        {
+            let list = old.entry(step).or_default();
+            match rest {
+                "manifest.json" => list.insert(0, key),
+                _ => list.push(key),
+            }
+        }
+    }
+    old.into_values().flatten().cloned().collect()
+}

@@ -1,0 +1,238 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use shared::plan::Seat;
+use shared::units::Bytes;
+
+use super::*;
+
+fn node(name: &str) -> NodeName {
+    NodeName::new(name).unwrap()
+}
+
+fn replica(nodes: &[&str]) -> Replica {
+    let seat = |(stage, name): (usize, &&str)| Seat {
+        node: node(name),
+        address: "127.0.0.1:1".into(),
+        first_layer: stage as u32,
+        end_layer: stage as u32 + 1,
+        activation_budget: Bytes(1 << 20),
+    };
+    Replica {
+        number: 0,
+        seats: nodes.iter().enumerate().map(seat).collect(),
+        jobs: Vec::new(),
+    }
+}
+
+fn duty() -> Duty {
+    Duty::new(Hello {
+        node: node("n0"),
+        incarnation: 7,
+        address: "127.0.0.1:1".into(),
+        backbone: "b".into(),
+        layers: 2,
+        memory: Bytes(1 << 30),
+        threads: 1,
+        device: "cpu".into(),
+        term: Term(0),
+        held: None,
+        unheard: 1,
+        clock: Micros(0),
+    })
+}
+
+fn order(term: u64, order: Order) -> Event {
+    let term = Term(term);
+    Event::Ordered(Ordered { term, order })
+}
+
+fn hold(epoch: u64) -> Order {
+    Order::Hold {
+        epoch: PlanEpoch(epoch),
+        replica: replica(&["n0", "n1"]),
+        stage: 0,
+    }
+}
+
+fn prepare(epoch: u64) -> Order {
+    Order::Prepare {
+        epoch: PlanEpoch(epoch),
+        replica: replica(&["n0", "n1"]),
+        stage: 0,
+    }
+}
+
+fn step(job: u64, step: u64) -> Event {
+    let notice = JobNotice::Step {
+        step,
+        loss: 1.0,
+        accuracy: 0.0,
+        gradient_norm: 1.0,
+        learning_rate: 1e-3,
+        tokens: 10 * step,
+    };
+    Event::Job(PlanEpoch(1), JobId(job), Micros(step), notice)
+}
+
+/// A node that holds the first stage of plan 1.
+fn leading() -> Duty {
+    let mut duty = duty();
+    duty.step(Event::Connected);
+    let effects = duty.step(order(1, hold(1)));
+    assert!(matches!(effects[..], [Effect::Take(_)]), "{effects:?}");
+    duty.step(Event::Linked(PlanEpoch(1), Ok(())));
+    duty
+}
+
+fn refused(effects: &[Effect]) -> &str {
+    match effects {
+        [Effect::Tell(Notice::Refused { reason, .. })] => reason,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn du1_an_order_of_an_older_term_only_gets_an_answer() {
+    let mut duty = leading();
+    duty.step(order(3, prepare(2)));
+    let before = duty.clone();
+    let effects = duty.step(order(2, hold(2)));
+    assert!(refused(&effects).contains("t2"));
+    assert_eq!(format!("{duty:?}"), format!("{before:?}"));
+    assert_eq!(duty.term(), Term(3));
+}
+
+#[test]
+fn du2_an_order_for_another_plan_only_gets_an_answer() {
+    let mut duty = leading();
+    for epoch in [0, 2] {
+        let epoch = PlanEpoch(epoch);
+        let reason = duty.step(order(1, Order::Drain { epoch }));
+        assert!(refused(&reason).contains("stage 0 of plan e1"));
+    }
+    assert!(refused(&duty.step(order(1, hold(0)))).contains("not newer"));
+    assert!(refused(&duty.step(order(1, prepare(1)))).contains("not newer"));
+    let drain = order(
+        1,
+        Order::Drain {
+            epoch: PlanEpoch(1),
+        },
+    );
+    assert_eq!(duty.step(drain), [Effect::Drain]);
+}
+
+#[test]
+fn the_same_hold_again_is_answered_again() {
+    let mut duty = leading();
+    let effects = duty.step(order(2, hold(1)));
+    assert!(
+        matches!(
+            effects[..],
+            [Effect::Tell(Notice::Holding {
+                outcome: Ok(()),
+                ..
+            })]
+        ),
+        "{effects:?}"
+    );
+    duty.step(Event::Broken(PlanEpoch(1), Some(node("n1")), "gone".into()));
+    let effects = duty.step(order(2, hold(1)));
+    assert!(
+        matches!(
+            effects[..],
+            [Effect::Tell(Notice::Holding {
+                outcome: Err(_),
+                ..
+            })]
+        ),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn du3_numbered_notices_are_told_again_until_they_are_heard() {
+    let mut duty = leading();
+    duty.step(step(1, 1));
+    duty.step(Event::Disconnected);
+    assert!(duty.step(step(1, 2)).is_empty());
+    let numbers = |effects: &[Effect]| -> Vec<u64> {
+        let number = |effect: &Effect| match effect {
+            Effect::Tell(Notice::Job { number, .. }) => Some(*number),
+            _ => None,
+        };
+        effects.iter().filter_map(number).collect()
+    };
+    let effects = duty.step(Event::Connected);
+    let Effect::Tell(Notice::Hello(hello)) = &effects[0] else {
+        panic!("no hello first: {effects:?}");
+    };
+    let held = hello.held.as_ref().unwrap();
+    assert_eq!((held.epoch, held.linked), (PlanEpoch(1), true));
+    assert_eq!(held.jobs, [(JobId(1), 2)]);
+    assert_eq!(numbers(&effects), [1, 2]);
+    duty.step(order(1, Order::Heard { notice: 1 }));
+    assert_eq!(numbers(&duty.step(Event::Connected)), [2]);
+}
+
+#[test]
+fn du4_what_the_device_did_for_a_plan_before_is_not_told() {
+    let mut duty = leading();
+    duty.step(order(1, hold(2)));
+    assert!(duty.step(step(1, 1)).is_empty());
+    assert!(duty.step(Event::Drained(PlanEpoch(1))).is_empty());
+    assert!(duty.step(Event::Linked(PlanEpoch(1), Ok(()))).is_empty());
+}
+
+#[test]
+fn layers_are_opened_once_and_kept_for_their_plan() {
+    let mut duty = leading();
+    let effects = duty.step(order(1, prepare(2)));
+    assert!(matches!(effects[..], [Effect::Open(_)]), "{effects:?}");
+    assert!(
+        duty.step(order(1, prepare(2))).is_empty(),
+        "it is under way"
+    );
+    let effects = duty.step(Event::Opened(PlanEpoch(2), Ok(())));
+    assert!(matches!(
+        effects[..],
+        [Effect::Tell(Notice::Prepared {
+            outcome: Ok(()),
+            ..
+        })]
+    ));
+    assert_eq!(duty.step(order(1, prepare(2))), effects);
+    let release = |epoch| {
+        order(
+            1,
+            Order::Release {
+                epoch: PlanEpoch(epoch),
+            },
+        )
+    };
+    assert!(
+        duty.step(release(1)).is_empty(),
+        "layers are open for plan 2"
+    );
+    assert_eq!(duty.epoch(), None);
+    assert_eq!(duty.step(release(2)), [Effect::LetGo]);
+}
+
+#[test]
+fn without_a_coordinator_only_the_newest_steps_are_kept() {
+    let mut duty = leading();
+    duty.step(Event::Disconnected);
+    for number in 1..=MOST_WAITING as u64 {
+        duty.step(step(number % 2, number));
+    }
+    let epoch = PlanEpoch(1);
+    let durable = JobNotice::Durable {
+        step: 9,
+        bytes: Bytes(1),
+    };
+    duty.step(Event::Job(epoch, JobId(1), Micros(0), durable));
+    assert_eq!(
+        duty.waiting.len(),
+        3,
+        "two newest steps and what is durable"
+    );
+}

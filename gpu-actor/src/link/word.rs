@@ -1,0 +1,393 @@
+//! Everything neighbouring stages tell each other besides values.
+//!
+//! | to the stage behind | to the stage before |
+//! | --- | --- |
+//! | what passes next, jobs that come and go, states to keep | what the last stage found out |
+//! | agreements on steps | reports on gradients, verdicts on steps |
+//! | the end | parts of states that are stored, answers on jobs that came |
+//!
+//! Every stage reads a word and passes it on, changed or not. The types suit formats that do not describe themselves:
+//! a specification and a manifest travel as their JSON text.
+
+use serde::{Deserialize, Serialize};
+use shared::ids::JobName;
+
+use crate::artifacts::part::PartRef;
+use crate::batch::Batch;
+use crate::pipeline::council::{Matter, Verdict};
+use crate::pipeline::{MicroBatchNumber, Slot};
+use crate::sample::choice::Sampling;
+use crate::stage::agreement::{Agreement, Report};
+use crate::stage::outcome::JobOutcome;
+
+/// Names a text in the making.
+pub type TextNumber = u64;
+
+/// What a micro-batch is for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Pass {
+    /// Forward and backward.
+    Train,
+    /// Losses of held-out rows.
+    Evaluate,
+    /// Rows of a text, behind those that its caches hold.
+    Sample {
+        /// The text.
+        text: TextNumber,
+        /// How the last stage chooses the token behind the last row, and which of the text's new tokens that is; none
+        /// when more rows of the prompt follow.
+        choose: Option<(Sampling, u32)>,
+    },
+}
+
+/// How a job's step is taken whose last rows are in a micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepGoal {
+    /// The job.
+    pub slot: Slot,
+    /// Steps taken before.
+    pub step: u64,
+    /// Learning rate.
+    pub learning_rate: f64,
+    /// Whether each stage stores its part of the state after the step.
+    pub keep: bool,
+}
+
+/// A micro-batch and what belongs to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Planned {
+    /// One more than that of the one planned before.
+    pub number: MicroBatchNumber,
+    /// What it is for.
+    pub pass: Pass,
+    /// Its rows.
+    pub batch: Batch,
+    /// Steps that end with it.
+    pub goals: Vec<StepGoal>,
+}
+
+/// Where a job's first state comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Source {
+    /// Each stage makes its own values, from the job's seed.
+    Fresh {
+        /// Tokens of the text that a prompt starts from.
+        init_tokens: Vec<u32>,
+    },
+    /// It is here, whole; as large as the adapter.
+    Given {
+        /// Values in the order of the whole layout.
+        values: Vec<f32>,
+        /// First moments.
+        first: Vec<f32>,
+        /// Second moments; empty for SGD.
+        second: Vec<f32>,
+        /// Steps taken.
+        step: u64,
+    },
+    /// Each stage reads its parts from the store.
+    Stored {
+        /// JSON text of the state's manifest.
+        manifest: String,
+    },
+}
+
+/// A job that comes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attach {
+    /// Its place on every stage.
+    pub slot: Slot,
+    /// Its name in the store and in reports.
+    pub job: JobName,
+    /// JSON text of its specification.
+    pub spec: String,
+    /// Its first state.
+    pub source: Source,
+}
+
+/// A word from a neighbour.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Word {
+    /// Forward: the plan goes on with this; its chunk follows.
+    Plan(Box<Planned>),
+    /// Forward: a job comes; answered by `Attached` or `Refused`.
+    Attach(Box<Attach>),
+    /// Forward: a job of which nothing is under way goes.
+    Detach {
+        /// Its place.
+        slot: Slot,
+    },
+    /// Forward: each stage stores its part of a job's state once it has taken so many steps.
+    Keep {
+        /// The job.
+        slot: Slot,
+        /// Steps taken.
+        step: u64,
+    },
+    /// Forward: a text is done.
+    Forget {
+        /// The text.
+        text: TextNumber,
+    },
+    /// Forward: what all stages know of a step together, and the first vote against it.
+    Agreement {
+        /// The step.
+        matter: Matter,
+        /// What all know.
+        agreement: Agreement,
+        /// The first vote against it.
+        against: Verdict,
+    },
+    /// Forward: nothing will follow.
+    Close,
+    /// Backward: what all stages behind know of a step.
+    Report {
+        /// The step.
+        matter: Matter,
+        /// What they know.
+        report: Report,
+    },
+    /// Backward: whether a step is taken.
+    Verdict {
+        /// The step.
+        matter: Matter,
+        /// Why not.
+        verdict: Verdict,
+    },
+    /// Backward: what the last stage found out about a micro-batch.
+    Outcome {
+        /// The micro-batch.
+        number: MicroBatchNumber,
+        /// By job in it.
+        outcomes: Vec<JobOutcome>,
+    },
+    /// Backward: the token that the last stage chose, or why it could not.
+    Chosen {
+        /// The micro-batch.
+        number: MicroBatchNumber,
+        /// The token.
+        token: Result<u32, String>,
+    },
+    /// Backward: a stage's part of a state is stored, or cannot be.
+    Part {
+        /// The job.
+        job: JobName,
+        /// Steps taken.
+        step: u64,
+        /// Where it is.
+        outcome: Result<PartRef, String>,
+    },
+    /// Backward: all stages behind hold a job.
+    Attached {
+        /// Its place.
+        slot: Slot,
+    },
+    /// Backward: a stage cannot hold a job; a `Detach` follows.
+    Refused {
+        /// Its place.
+        slot: Slot,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl Word {
+    /// What it is, in a word.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Plan(_) => "plan",
+            Self::Attach(_) => "attach",
+            Self::Detach { .. } => "detach",
+            Self::Keep { .. } => "keep",
+            Self::Forget { .. } => "forget",
+            Self::Agreement { .. } => "agreement",
+            Self::Close => "close",
+            Self::Report { .. } => "report",
+            Self::Verdict { .. } => "verdict",
+            Self::Outcome { .. } => "outcome",
+            Self::Chosen { .. } => "chosen",
+            Self::Part { .. } => "part",
+            Self::Attached { .. } => "attached",
+            Self::Refused { .. } => "refused",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::batch::JobEntry;
+    use crate::stage::agreement::{Broken, Share};
+    use crate::stage::outcome::{BadRow, Origin, SequenceLoss};
+    use data::rows::TokenRow;
+
+    fn report() -> Report {
+        Report {
+            squares: vec![(3, f64::INFINITY)],
+            shares: vec![Share {
+                layer: 2,
+                values: vec![0.5; 2],
+            }],
+            broken: Some(Broken {
+                piece: None,
+                what: "loss".into(),
+            }),
+        }
+    }
+
+    fn planned(pass: Pass) -> Word {
+        let mut batch = Batch::default();
+        let entry = JobEntry {
+            slot: 1,
+            prompt_tokens: 2,
+            prefix_tokens: 0,
+            first_block: 0,
+            first_sequence: 0,
+            last: true,
+            step: 4,
+            trained_tokens: 3,
+        };
+        batch.push(entry, &[&TokenRow::new(vec![1, 2, 3], vec![-100, 2, 3])]);
+        Word::Plan(Box::new(Planned {
+            number: 7,
+            pass,
+            batch,
+            goals: vec![StepGoal {
+                slot: 1,
+                step: 4,
+                learning_rate: 1e-3,
+                keep: true,
+            }],
+        }))
+    }
+
+    fn attach(source: Source) -> Word {
+        Word::Attach(Box::new(Attach {
+            slot: 0,
+            job: JobName::new("j12").unwrap(),
+            spec: "{}".into(),
+            source,
+        }))
+    }
+
+    /// A format without names of fields carries every word.
+    #[test]
+    fn words_survive_a_format_that_does_not_describe_itself() {
+        let outcome = JobOutcome {
+            slot: 1,
+            block_losses: vec![0.25],
+            sequences: vec![SequenceLoss {
+                sum: 1.0,
+                tokens: 3,
+            }],
+            correct: 2,
+            bad: Some(BadRow {
+                sequence: 1,
+                row: 2,
+                origin: Some(Origin::Before(3)),
+            }),
+        };
+        let part = PartRef {
+            first_layer: 0,
+            end_layer: 2,
+            key: "jobs/a".into(),
+            sha256: "00".into(),
+            bytes: 9,
+        };
+        let sample = Pass::Sample {
+            text: 3,
+            choose: Some((Sampling::default(), 1)),
+        };
+        let matter = (1, 4);
+        let (job, step, slot) = (JobName::new("a").unwrap(), 4, 2);
+        let words = [
+            planned(Pass::Train),
+            planned(Pass::Evaluate),
+            planned(sample),
+            attach(Source::Fresh {
+                init_tokens: vec![1],
+            }),
+            attach(Source::Given {
+                values: vec![1.0],
+                first: vec![2.0],
+                second: Vec::new(),
+                step: 1,
+            }),
+            attach(Source::Stored {
+                manifest: "{}".into(),
+            }),
+            Word::Detach { slot },
+            Word::Keep { slot, step },
+            Word::Forget { text: 1 },
+            Word::Agreement {
+                matter,
+                agreement: Agreement::of([report()]),
+                against: report().broken,
+            },
+            Word::Close,
+            Word::Report {
+                matter,
+                report: report(),
+            },
+            Word::Verdict {
+                matter,
+                verdict: None,
+            },
+            Word::Outcome {
+                number: 7,
+                outcomes: vec![outcome],
+            },
+            Word::Chosen {
+                number: 7,
+                token: Err("a".into()),
+            },
+            Word::Part {
+                job,
+                step,
+                outcome: Ok(part),
+            },
+            Word::Attached { slot },
+            Word::Refused {
+                slot,
+                problem: "a".into(),
+            },
+        ];
+        let limits = Limits::default();
+        let mut names = std::collections::BTreeSet::new();
+        for word in words {
+            let bytes = codec::frame(&word, &limits).unwrap();
+            let read: Word = codec::message(&bytes[codec::HEAD..], &limits).unwrap();
+            assert_eq!(word, read);
+            names.insert(word.name());
+        }
+        assert_eq!(names.len(), 14);
+    }
+
+    #[test]
+    fn a_batch_of_another_process_is_checked_before_it_passes() {
+        let Word::Plan(planned) = planned(Pass::Train) else {
+            unreachable!()
+        };
+        let sound = planned.batch;
+        assert_eq!(sound.fault(4), None);
+        assert!(sound.fault(3).unwrap().contains("vocabulary"));
+        type Change = fn(&mut Batch);
+        let changes: [Change; 7] = [
+            |batch| batch.positions.truncate(1),
+            |batch| *batch = Batch::default(),
+            |batch| batch.jobs[0].rows.end += 1,
+            |batch| batch.jobs[0].blocks[0].end -= 1,
+            |batch| batch.sequences[0].job = 1,
+            |batch| batch.sequences[0].rows.start = 1,
+            |batch| batch.targets[3] = 9,
+        ];
+        for change in changes {
+            let mut batch = sound.clone();
+            change(&mut batch);
+            assert!(batch.fault(4).is_some(), "{batch:?}");
+        }
+    }
+}

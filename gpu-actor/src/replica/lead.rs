@@ -1,0 +1,347 @@
+//! The first stage of a replica and the session on it: what a shell drives on one thread.
+//!
+//! Rounds must be asked for while there is work: what is planned ahead goes on only within the calls of a lead.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use data::rows::TokenRow;
+use kernels::cpu::Cpu;
+use shared::ids::JobName;
+use shared::wire::order::JobAction;
+
+use super::error::{Lacking, ReplicaError};
+use super::event::ReplicaEvent;
+use super::leading::Leading;
+use super::ledger::Ledger;
+use super::seat::{LeadSettings, Ports, Seat};
+use super::station::Station;
+use crate::artifacts::manifest::StateManifest;
+use crate::link::bell::Bell;
+use crate::link::word::Source;
+use crate::model::Model;
+use crate::pipeline::Slot;
+use crate::stage::step::Stage;
+use crate::train::event::Event;
+use crate::train::identity::Identity;
+use crate::train::job_state::JobState;
+use crate::train::progress::{self, Progress};
+use crate::train::session::{Halt, Session, Standing, layout_of};
+
+mod durable;
+mod sample;
+
+pub use sample::{SampleError, TextRequest};
+
+/// Where a job's first state comes from.
+#[derive(Clone, Debug)]
+pub enum Start {
+    /// Each stage makes its values from the job's seed.
+    Fresh {
+        /// Tokens of the text that a prompt starts from.
+        init_tokens: Vec<u32>,
+    },
+    /// This state, as of an adapter that was imported; each stage is sent all of it.
+    State(Box<JobState>),
+    /// A durable state that was found in the store.
+    Stored(Box<StateManifest>),
+}
+
+/// A job for a replica.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    /// Its name in the store and in events; unique on the replica.
+    pub name: JobName,
+    /// What its states belong to, its specification among that.
+    pub identity: Identity,
+    /// Rows to train on.
+    pub rows: Vec<TokenRow>,
+    /// Held-out rows.
+    pub eval_rows: Vec<TokenRow>,
+    /// Its first state.
+    pub start: Start,
+    /// Whether it waits for an order to go on.
+    pub paused: bool,
+}
+
+/// The first stage of a replica and its session.
+#[derive(Debug)]
+pub struct Lead {
+    session: Session<Leading>,
+    ledger: Ledger,
+    identities: BTreeMap<JobName, Identity>,
+    /// Jobs that leave once their last state is durable, each with its step.
+    leaving: BTreeMap<JobName, u64>,
+    settings: LeadSettings,
+    epoch: u64,
+    texts: u64,
+    events: Vec<ReplicaEvent>,
+}
+
+impl Lead {
+    /// A replica's first stage, without jobs. The model holds the layers of its seat.
+    #[must_use]
+    pub fn new(
+        model: Arc<Model>,
+        cpu: Cpu,
+        seat: Seat,
+        ports: Ports,
+        settings: LeadSettings,
+    ) -> Self {
+        let (layers, epoch) = (model.shape.layers, seat.epoch);
+        let station = Station::new(Stage::new(model, cpu), seat, ports);
+        Self {
+            session: Session::on(Leading::new(station, settings)),
+            ledger: Ledger::new(layers),
+            identities: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            settings,
+            epoch,
+            texts: 0,
+            events: Vec::new(),
+        }
+    }
+
+    /// What is rung when something came for this stage.
+    #[must_use]
+    pub fn bell(&self) -> Bell {
+        self.session.engine().bell()
+    }
+
+    /// Puts a job on all stages; returns its steps taken and its steps in all, or a sentence that says why it cannot
+    /// be.
+    ///
+    /// # Errors
+    /// When the replica cannot go on.
+    pub fn admit(&mut self, job: Admission) -> Result<Result<(u64, u64), String>, ReplicaError> {
+        let spec = job.identity.spec.clone();
+        let model = self.model();
+        if let Some(problem) = spec.problems(&model.shape).first() {
+            return Ok(Err(format!("job {}: {problem}", job.name)));
+        }
+        let layout = layout_of(&spec.adapter, &model, spec.seed);
+        let total = progress::total_steps(&spec.train, job.rows.len().max(1));
+        let wrong = |problem: String| format!("job {}: the checkpoint {problem}", job.name);
+        let (source, progress, durable) = match job.start {
+            Start::Fresh { init_tokens } => {
+                (Source::Fresh { init_tokens }, Progress::default(), None)
+            }
+            Start::State(state) => {
+                if let Err(problem) = state.fits(&spec, &layout, total) {
+                    return Ok(Err(wrong(problem)));
+                }
+                let (source, progress) = given(*state);
+                (source, progress, None)
+            }
+            Start::Stored(manifest) => {
+                let step = manifest.progress.step;
+                if step > total {
+                    let problem = format!("is of step {step}, the job has {total}");
+                    return Ok(Err(wrong(problem)));
+                }
+                let text = manifest.text();
+                let source = Source::Stored { manifest: text };
+                (source, manifest.progress, Some(step))
+            }
+        };
+        let step = progress.step;
+        let (name, rows) = (job.name.clone(), [job.rows, job.eval_rows]);
+        let source = ((source, step), progress);
+        let admitted = self
+            .session
+            .admit_as(job.name, spec, layout, rows, source)?;
+        if let Err(problem) = admitted {
+            return Ok(Err(problem));
+        }
+        self.ledger.forget(&name);
+        if let Some(step) = durable {
+            self.ledger.sealed(&name, step);
+        }
+        self.identities.insert(name.clone(), job.identity);
+        if job.paused {
+            self.session.halt(&name, Halt::Pause);
+            self.session.take_halted();
+        }
+        Ok(Ok((step, total)))
+    }
+
+    /// Does what a job's owner asks for, after its steps on their way; whether that was possible.
+    ///
+    /// # Errors
+    /// When the replica cannot go on.
+    pub fn act(&mut self, job: &JobName, action: JobAction) -> Result<bool, ReplicaError> {
+        let done = match action {
+            JobAction::Pause => self.session.halt(job, Halt::Pause),
+            JobAction::Cancel => self.session.halt(job, Halt::Cancel),
+            JobAction::Resume => {
+                let resumed = self.session.resume(job);
+                if resumed {
+                    let job = job.clone();
+                    self.events.push(ReplicaEvent::Resumed { job });
+                }
+                resumed
+            }
+        };
+        self.note_halted()?;
+        Ok(done)
+    }
+
+    /// One step of every active job, with the evaluations due before and after it; other rounds are planned behind it.
+    ///
+    /// # Errors
+    /// When the replica cannot go on.
+    pub fn round(&mut self) -> Result<Vec<ReplicaEvent>, ReplicaError> {
+        let events = self.session.advance();
+        self.note(events?)?;
+        self.tend()
+    }
+
+    /// Takes what arrived and goes on with what is planned as far as nothing must be waited for; for times without
+    /// rounds.
+    ///
+    /// # Errors
+    /// When the replica cannot go on.
+    pub fn tend(&mut self) -> Result<Vec<ReplicaEvent>, ReplicaError> {
+        while self.session.engine_mut().turn_over()? {}
+        self.note_stored()?;
+        Ok(std::mem::take(&mut self.events))
+    }
+
+    /// Finishes what is planned, makes the state of every job durable, and starts nothing more until a round is asked
+    /// for.
+    ///
+    /// # Errors
+    /// When the replica cannot go on.
+    pub fn drain(&mut self) -> Result<Vec<ReplicaEvent>, ReplicaError> {
+        let events = self.session.settle();
+        self.note(events?)?;
+        let names: Vec<JobName> = self.session.names().cloned().collect();
+        for name in names {
+            self.make_durable(&name)?;
+        }
+        loop {
+            self.note_stored()?;
+            let waiting = self.ledger.waiting();
+            if waiting.is_empty() {
+                return self.tend();
+            }
+            let news = |own: &Leading| !own.news.is_empty();
+            let lacking = move |_: &Leading| Some(Lacking::Stored(waiting.clone()));
+            self.session.engine_mut().drive(news, lacking)?;
+        }
+    }
+
+    /// Takes a job off all stages; what is being stored of it is stored, but no longer told.
+    ///
+    /// # Errors
+    /// When the replica cannot go on.
+    pub fn remove(&mut self, job: &JobName) -> Result<bool, ReplicaError> {
+        self.identities.remove(job);
+        self.leaving.remove(job);
+        self.ledger.forget(job);
+        self.session.let_go(job)
+    }
+
+    /// Tells all stages that nothing will follow, and ends.
+    ///
+    /// # Errors
+    /// When they cannot be told.
+    pub fn close(mut self) -> Result<(), ReplicaError> {
+        let engine = self.session.engine_mut();
+        let busy = |own: &Leading| !own.is_busy();
+        engine.drive(busy, |_| None)?;
+        engine.station().close()
+    }
+
+    /// Whether no job is active and nothing is on its way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.session.is_idle()
+    }
+
+    /// What a job is doing.
+    #[must_use]
+    pub fn standing(&self, job: &JobName) -> Option<&Standing> {
+        self.session.standing(job)
+    }
+
+    /// A job's place in its life, and its steps in all.
+    #[must_use]
+    pub fn progress(&self, job: &JobName) -> Option<(&Progress, u64)> {
+        self.session.progress(job)
+    }
+
+    /// The newest durable step of a job, if one was found or made here.
+    #[must_use]
+    pub fn durable(&self, job: &JobName) -> Option<u64> {
+        self.ledger.durable(job)
+    }
+
+    /// Names of the jobs.
+    pub fn jobs(&self) -> impl Iterator<Item = &JobName> {
+        self.session.names()
+    }
+
+    fn model(&mut self) -> Arc<Model> {
+        let station = self.session.engine_mut().station();
+        Arc::clone(station.stage().model())
+    }
+
+    fn note(&mut self, events: Vec<Event>) -> Result<(), ReplicaError> {
+        let engine = self.session.engine_mut();
+        let (asked, broken) = (
+            std::mem::take(&mut engine.asked),
+            std::mem::take(&mut engine.broken),
+        );
+        for (job, step) in asked {
+            self.ledger.ask(&job, step);
+        }
+        for (job, step) in broken {
+            self.ledger.give_up(&job, step);
+        }
+        for event in events {
+            match &event {
+                Event::CheckpointDue { job, .. } => {
+                    let job = job.clone();
+                    self.make_durable(&job)?;
+                    continue;
+                }
+                Event::Quarantined { job, .. } => {
+                    let job = job.clone();
+                    self.make_durable(&job)?;
+                }
+                _ => {}
+            }
+            self.events.push(ReplicaEvent::Training(event));
+        }
+        self.note_halted()
+    }
+
+    fn note_halted(&mut self) -> Result<(), ReplicaError> {
+        for halted in self.session.take_halted() {
+            let (job, step) = (halted.job, halted.step);
+            self.make_durable(&job)?;
+            match halted.how {
+                Halt::Pause => self.events.push(ReplicaEvent::Paused { job, step }),
+                Halt::Cancel => {
+                    self.leaving.insert(job, step);
+                }
+            }
+        }
+        self.let_leave()
+    }
+
+    fn slot(&self, job: &JobName) -> Option<Slot> {
+        self.session.slot(job)
+    }
+}
+
+fn given(state: JobState) -> (Source, Progress) {
+    let source = Source::Given {
+        values: state.values,
+        first: state.optimizer.first,
+        second: state.optimizer.second,
+        step: state.optimizer.step,
+    };
+    (source, state.progress)
+}

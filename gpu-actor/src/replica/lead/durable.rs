@@ -1,0 +1,88 @@
+//! A lead's part in making states durable: it has them kept, and names their parts once they are whole.
+
+use shared::ids::JobName;
+
+use super::Lead;
+use crate::artifacts::keeper::Task;
+use crate::artifacts::manifest::StateManifest;
+use crate::replica::error::ReplicaError;
+use crate::replica::event::ReplicaEvent;
+use crate::replica::leading::News;
+use crate::replica::ledger::Whole;
+
+impl Lead {
+    /// Has a job's state of now stored, if it is not yet.
+    pub(super) fn make_durable(&mut self, job: &JobName) -> Result<(), ReplicaError> {
+        let (Some(slot), Some((progress, _))) =
+            (self.session.slot(job), self.session.progress(job))
+        else {
+            return Ok(());
+        };
+        let (progress, step) = (progress.clone(), progress.step);
+        if self.ledger.ask(job, step) {
+            self.session.engine_mut().station().keep(slot, step)?;
+        }
+        if let Some(whole) = self.ledger.due(job, &progress) {
+            self.seal(whole);
+        }
+        Ok(())
+    }
+
+    fn seal(&mut self, whole: Whole) {
+        let Some(identity) = self.identities.get(&whole.job) else {
+            return;
+        };
+        let keep_last = identity.spec.checkpoint.keep_last;
+        let leadership = (self.settings.term, self.epoch);
+        let manifest = StateManifest::new(
+            whole.job,
+            identity.clone(),
+            leadership,
+            whole.progress,
+            whole.parts,
+        );
+        let manifest = Box::new(manifest);
+        let keeper = self.session.engine_mut().station().keeper();
+        keeper.keep(Task::Manifest {
+            manifest,
+            keep_last,
+        });
+    }
+
+    pub(super) fn note_stored(&mut self) -> Result<(), ReplicaError> {
+        while let Some(news) = self.session.engine_mut().news.pop_front() {
+            match news {
+                News::Part(job, step, Ok(part)) => {
+                    if let Some(whole) = self.ledger.part(&job, step, part) {
+                        self.seal(whole);
+                    }
+                }
+                News::Sealed(job, step, Ok(bytes)) => {
+                    self.ledger.sealed(&job, step);
+                    self.events.push(ReplicaEvent::Durable { job, step, bytes });
+                }
+                News::Part(job, step, Err(reason)) | News::Sealed(job, step, Err(reason)) => {
+                    if self.ledger.give_up(&job, step) {
+                        self.events
+                            .push(ReplicaEvent::NotDurable { job, step, reason });
+                    }
+                }
+            }
+        }
+        self.let_leave()
+    }
+
+    /// Lets cancelled jobs go whose last state is durable.
+    pub(super) fn let_leave(&mut self) -> Result<(), ReplicaError> {
+        let ready = self
+            .leaving
+            .iter()
+            .filter(|(job, _)| !self.ledger.waits(job));
+        let ready: Vec<(JobName, u64)> = ready.map(|(job, step)| (job.clone(), *step)).collect();
+        for (job, step) in ready {
+            self.remove(&job)?;
+            self.events.push(ReplicaEvent::Cancelled { job, step });
+        }
+        Ok(())
+    }
+}

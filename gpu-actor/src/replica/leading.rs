@@ -1,0 +1,361 @@
+//! The session's engine over the first station of a replica.
+//!
+//! Turns become micro-batches, which are numbered through and given to the station as the ones before come back; what
+//! the last stage found out comes back as words and is gathered by turn.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::error::{Lacking, ReplicaError};
+use super::seat::LeadSettings;
+use super::station::Station;
+use crate::artifacts::part::PartRef;
+use crate::link::word::{Attach, Pass, Planned, Source, StepGoal};
+use crate::pipeline::council::Matter;
+use crate::pipeline::{MicroBatchNumber, Slot};
+use crate::stage::optim::StepNumbers;
+use crate::train::engine::{Engine, Finding, Newcomer, Turn, TurnNumber};
+use crate::train::pack;
+use crate::train::tally::Tally;
+use shared::ids::JobName;
+
+mod listen;
+
+/// A job in a turn.
+#[derive(Debug, Default)]
+struct Share {
+    tally: Tally,
+    step: Option<Result<StepNumbers, String>>,
+}
+
+/// A turn on its way.
+#[derive(Debug, Default)]
+struct Open {
+    jobs: Vec<Slot>,
+    shares: BTreeMap<Slot, Share>,
+    /// Micro-batches whose outcome is missing.
+    unmeasured: usize,
+    /// Steps that are not closed.
+    steps: BTreeSet<Matter>,
+}
+
+/// A micro-batch on its way.
+#[derive(Debug)]
+struct Under {
+    turn: Option<TurnNumber>,
+    /// By job in it: its place, its first block, and whether its step ends.
+    jobs: Vec<(Slot, u64, bool)>,
+    /// Whether a backward pass must come back too.
+    trains: bool,
+}
+
+/// What the station told that is not about a turn.
+#[derive(Debug)]
+pub(super) enum News {
+    /// A part is stored, or not.
+    Part(JobName, u64, Result<PartRef, String>),
+    /// A manifest is stored, or not.
+    Sealed(JobName, u64, Result<u64, String>),
+}
+
+/// The engine.
+#[derive(Debug)]
+pub(super) struct Leading {
+    station: Station,
+    settings: LeadSettings,
+    /// Not yet given to the station.
+    queue: VecDeque<Planned>,
+    under: BTreeMap<MicroBatchNumber, Under>,
+    next: MicroBatchNumber,
+    turns: BTreeMap<TurnNumber, Open>,
+    turn: TurnNumber,
+    /// Steps planned, by job.
+    steps: BTreeMap<Slot, u64>,
+    names: BTreeMap<Slot, JobName>,
+    answers: BTreeMap<Slot, Result<(), String>>,
+    chosen: BTreeMap<MicroBatchNumber, Result<u32, String>>,
+    pub(super) news: VecDeque<News>,
+    /// States that stages were told to store with a plan.
+    pub(super) asked: Vec<(JobName, u64)>,
+    /// Of those, the ones whose step broke.
+    pub(super) broken: Vec<(JobName, u64)>,
+}
+
+impl Leading {
+    pub(super) fn new(station: Station, settings: LeadSettings) -> Self {
+        Self {
+            station,
+            settings,
+            queue: VecDeque::new(),
+            under: BTreeMap::new(),
+            next: 0,
+            turns: BTreeMap::new(),
+            turn: 0,
+            steps: BTreeMap::new(),
+            names: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            chosen: BTreeMap::new(),
+            news: VecDeque::new(),
+            asked: Vec::new(),
+            broken: Vec::new(),
+        }
+    }
+
+    pub(super) fn station(&mut self) -> &mut Station {
+        &mut self.station
+    }
+
+    pub(super) fn stages(&self) -> usize {
+        self.station.seat().place.stages
+    }
+
+    pub(super) fn bell(&self) -> crate::link::bell::Bell {
+        self.station.bell().clone()
+    }
+
+    /// Steps planned of a job: a text that is read now meets the weights after them.
+    pub(super) fn steps(&self, slot: Slot) -> u64 {
+        self.steps.get(&slot).copied().unwrap_or(0)
+    }
+
+    /// Whether anything that was planned is not done.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.under.is_empty() || self.station.is_busy()
+    }
+
+    /// Lets the station work until something is so.
+    pub(super) fn drive(
+        &mut self,
+        done: impl Fn(&Self) -> bool,
+        lacking: impl Fn(&Self) -> Option<Lacking>,
+    ) -> Result<(), ReplicaError> {
+        loop {
+            let bell = self.bell();
+            let heard = bell.heard();
+            let moved = self.turn_over()?;
+            if done(self) {
+                return Ok(());
+            }
+            if moved || bell.wait(heard, self.station.seat().patience) {
+                continue;
+            }
+            let stage = self.station.seat().place.stage;
+            let own = self.station.lacking();
+            let nothing = own == Lacking::Work(crate::pipeline::Lack::Plan);
+            let wanted = lacking(self).filter(|_| nothing);
+            let lacking = wanted.unwrap_or(own);
+            return Err(ReplicaError::Stalled { stage, lacking });
+        }
+    }
+
+    /// One turn of the loop without waiting; whether anything moved.
+    pub(super) fn turn_over(&mut self) -> Result<bool, ReplicaError> {
+        self.feed()?;
+        let mut moved = self.station.pump()?;
+        for told in self.station.take_told() {
+            self.listen(told);
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Gives the station micro-batches, as many as may be under way.
+    fn feed(&mut self) -> Result<(), ReplicaError> {
+        let window = self.settings.window.max(self.stages() * 2);
+        while self.under.len() - self.queue.len() < window
+            && let Some(planned) = self.queue.pop_front()
+        {
+            self.station.plan(planned)?;
+        }
+        Ok(())
+    }
+
+    /// Plans a micro-batch outside of any turn, and returns its number.
+    pub(super) fn plan_apart(&mut self, pass: Pass, batch: crate::batch::Batch) -> u64 {
+        self.enqueue(None, pass, batch, Vec::new())
+    }
+
+    fn enqueue(
+        &mut self,
+        turn: Option<TurnNumber>,
+        pass: Pass,
+        batch: crate::batch::Batch,
+        goals: Vec<StepGoal>,
+    ) -> MicroBatchNumber {
+        let number = self.next;
+        self.next += 1;
+        let jobs = batch.jobs.iter();
+        let under = Under {
+            turn,
+            jobs: jobs.map(|j| (j.slot, j.first_block, j.last)).collect(),
+            trains: pass == Pass::Train,
+        };
+        self.under.insert(number, under);
+        self.queue.push_back(Planned {
+            number,
+            pass,
+            batch,
+            goals,
+        });
+        number
+    }
+
+    /// Puts a job on all stages.
+    fn attach_as(&mut self, attach: Attach) -> Result<Result<Slot, String>, ReplicaError> {
+        let (slot, job) = (attach.slot, attach.job.clone());
+        self.station.attach(attach)?;
+        let answered = move |own: &Self| own.answers.contains_key(&slot);
+        self.drive(answered, |_| Some(Lacking::Answer(slot)))?;
+        match self.answers.remove(&slot) {
+            Some(Err(problem)) => {
+                self.station.detach(slot)?;
+                Ok(Err(problem))
+            }
+            _ => {
+                self.names.insert(slot, job);
+                Ok(Ok(slot))
+            }
+        }
+    }
+
+    /// The token that the last stage chose behind a micro-batch.
+    pub(super) fn token(
+        &mut self,
+        number: MicroBatchNumber,
+    ) -> Result<Result<u32, String>, ReplicaError> {
+        let chosen = move |own: &Self| own.chosen.contains_key(&number);
+        self.drive(chosen, |_| Some(Lacking::Outcome(number)))?;
+        let token = self.chosen.remove(&number);
+        Ok(token.expect("it was chosen"))
+    }
+
+    /// Rows of a micro-batch, so that a turn fills the pipeline if it can.
+    fn budget(&self, turn: &Turn<'_>) -> usize {
+        let rows = |request: &pack::Request<'_>| -> usize {
+            let own = request.rows.iter();
+            own.map(|row| row.ids.len() + request.prompt_tokens).sum()
+        };
+        let total: usize = turn.requests.iter().map(rows).sum();
+        let even = total.div_ceil(self.stages());
+        let most = self.settings.tokens_per_pass.max(1);
+        even.max(self.settings.least_rows).min(most)
+    }
+}
+
+impl Engine for Leading {
+    type Source = (Source, u64);
+    type Error = ReplicaError;
+
+    fn attach(
+        &mut self,
+        job: Newcomer<'_>,
+        (source, step): (Source, u64),
+    ) -> Result<Result<Slot, String>, ReplicaError> {
+        let mut free = 0..;
+        let slot = free.find(|slot| !self.steps.contains_key(slot));
+        let slot = slot.expect("slots do not end");
+        let spec = serde_json::to_string(job.spec).expect("a specification has a JSON form");
+        let attach = Attach {
+            slot,
+            job: job.name.clone(),
+            spec,
+            source,
+        };
+        let attached = self.attach_as(attach)?;
+        if attached.is_ok() {
+            self.steps.insert(slot, step);
+        }
+        Ok(attached)
+    }
+
+    fn detach(&mut self, slot: Slot) -> Result<(), ReplicaError> {
+        let passed = move |own: &Self| {
+            let shares = |under: &Under| under.jobs.iter().any(|job| job.0 == slot);
+            let steps = |open: &Open| open.steps.iter().any(|matter| matter.0 == slot);
+            !own.under.values().any(shares) && !own.turns.values().any(steps)
+        };
+        let under = move |own: &Self| {
+            let mut under = own.under.iter();
+            let first = under.find(|(_, under)| under.jobs.iter().any(|job| job.0 == slot));
+            first.map(|(number, _)| Lacking::Outcome(*number))
+        };
+        self.drive(passed, under)?;
+        for open in self.turns.values_mut() {
+            open.jobs.retain(|other| *other != slot);
+            open.shares.remove(&slot);
+        }
+        self.steps.remove(&slot);
+        self.names.remove(&slot);
+        self.station.detach(slot)
+    }
+
+    fn ahead(&self) -> usize {
+        self.settings.ahead
+    }
+
+    fn plan(&mut self, turn: Turn<'_>) -> Result<TurnNumber, ReplicaError> {
+        self.turn += 1;
+        let number = self.turn;
+        let mut open = Open::default();
+        let mut goals = BTreeMap::new();
+        for (index, request) in turn.requests.iter().enumerate() {
+            let slot = request.slot;
+            open.jobs.push(slot);
+            let share = Share {
+                tally: Tally::of(request),
+                step: None,
+            };
+            open.shares.insert(slot, share);
+            let Some(goal) = turn.goals.get(index) else {
+                continue;
+            };
+            let goal = StepGoal {
+                slot,
+                step: request.step,
+                learning_rate: goal.learning_rate,
+                keep: goal.keep,
+            };
+            open.steps.insert((slot, request.step));
+            self.steps.insert(slot, request.step + 1);
+            if let Some(name) = self.names.get(&slot).filter(|_| goal.keep) {
+                self.asked.push((name.clone(), goal.step + 1));
+            }
+            goals.insert(slot, goal);
+        }
+        let pass = match turn.goals.is_empty() {
+            true => Pass::Evaluate,
+            false => Pass::Train,
+        };
+        let passes = pack::passes(&turn.requests, self.budget(&turn));
+        open.unmeasured = passes.len();
+        self.turns.insert(number, open);
+        for batch in passes {
+            let ends = batch.jobs.iter().filter(|job| job.last);
+            let goals = ends.filter_map(|job| goals.get(&job.slot).copied());
+            let goals = goals.collect();
+            self.enqueue(Some(number), pass.clone(), batch, goals);
+        }
+        Ok(number)
+    }
+
+    fn finish(&mut self, turn: TurnNumber) -> Result<Vec<Finding>, ReplicaError> {
+        let done = move |own: &Self| {
+            let open = own.turns.get(&turn);
+            open.is_none_or(|open| open.unmeasured == 0 && open.steps.is_empty())
+        };
+        let first = move |own: &Self| {
+            let mut under = own.under.iter();
+            let first = under.find(|(_, under)| under.turn == Some(turn));
+            first.map(|(number, _)| Lacking::Outcome(*number))
+        };
+        self.drive(done, first)?;
+        let Some(mut open) = self.turns.remove(&turn) else {
+            return Ok(Vec::new());
+        };
+        let found = open.jobs.iter().filter_map(|&slot| {
+            let share = open.shares.remove(&slot)?;
+            let (tally, step) = (share.tally, share.step);
+            Some(Finding { slot, tally, step })
+        });
+        Ok(found.collect())
+    }
+}

@@ -1,0 +1,214 @@
+//! All stages of a replica on threads of one process: the same lead and followers as anywhere, over links in memory.
+//!
+//! Stages share the compute threads: each runs its passes on them, so there are never more at work than were asked
+//! for.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use kernels::cpu::Cpu;
+
+use super::error::ReplicaError;
+use super::follower::{Ended, Follower};
+use super::lead::Lead;
+use super::seat::{LeadSettings, Ports, Seat};
+use super::watch::Watch;
+use crate::artifacts::Artifacts;
+use crate::artifacts::keeper::StoreKeeper;
+use crate::link::ChunkLink;
+use crate::link::bell::Bell;
+use crate::link::local;
+use crate::model::Model;
+use crate::pipeline::Place;
+
+/// How the stages are connected and bounded; none of it shows in a result.
+#[derive(Clone, Debug)]
+pub struct LocalSettings {
+    /// Of the lead.
+    pub lead: LeadSettings,
+    /// Most bytes of activations on a stage.
+    pub budget: u64,
+    /// Chunks that a stage may be ahead of its neighbour.
+    pub credits: usize,
+    /// How long nothing may move before a stage says what it waits for.
+    pub patience: Duration,
+}
+
+impl LocalSettings {
+    /// Passes of at most so many rows.
+    #[must_use]
+    pub fn new(tokens_per_pass: usize) -> Self {
+        Self {
+            lead: LeadSettings::new(tokens_per_pass),
+            budget: u64::MAX,
+            credits: 2,
+            patience: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Cuts so many layers into stages as even as can be; the first ones get one more.
+///
+/// # Errors
+/// [`ReplicaError::Stages`] when there would be a stage without a layer, or no stage.
+pub fn spans(layers: usize, stages: usize) -> Result<Vec<Range<usize>>, ReplicaError> {
+    if stages == 0 || stages > layers {
+        return Err(ReplicaError::Stages { stages, layers });
+    }
+    let cut = |stage: usize| (stage * layers).div_ceil(stages);
+    Ok((0..stages)
+        .map(|stage| cut(stage)..cut(stage + 1))
+        .collect())
+}
+
+type Joined = JoinHandle<Result<Ended, ReplicaError>>;
+
+/// A replica within the process.
+#[derive(Debug)]
+pub struct LocalReplica {
+    lead: Lead,
+    followers: Vec<Joined>,
+    bells: Vec<Bell>,
+    stop: Arc<AtomicBool>,
+}
+
+impl LocalReplica {
+    /// A whole model cut into so many stages, without jobs.
+    ///
+    /// # Errors
+    /// [`ReplicaError::Stages`] when the model has fewer layers, or no stage is asked for; [`ReplicaError::Thread`]
+    /// when the system gives no thread.
+    pub fn start(
+        model: &Model,
+        cpu: &Cpu,
+        stages: usize,
+        store: &Arc<dyn Artifacts>,
+        settings: &LocalSettings,
+    ) -> Result<Self, ReplicaError> {
+        let spans = spans(model.layers.len(), stages)?;
+        let bells: Vec<Bell> = spans.iter().map(|_| Bell::default()).collect();
+        let mut links = links(&bells, settings.credits);
+        let turn = (cpu.threads() == 1).then(|| Arc::new(Mutex::new(())));
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut followers = Vec::with_capacity(stages - 1);
+        // From the last to the first, which is left for the caller's thread.
+        for (stage, span) in spans.into_iter().enumerate().rev() {
+            let bell = bells[stage].clone();
+            let keeper = StoreKeeper::start(Arc::clone(store), bell.clone());
+            let keeper = keeper.map_err(|source| ReplicaError::Thread { stage, source })?;
+            let seat = Seat {
+                budget: settings.budget,
+                patience: settings.patience,
+                turn: turn.clone(),
+                ..Seat::new(Place { stage, stages }, 1)
+            };
+            let ports = Ports {
+                links: links.pop().expect("links for each stage"),
+                bell,
+                keeper: Box::new(keeper),
+                store: Arc::clone(store),
+                watch: Watch::default(),
+            };
+            let (part, cpu) = (Arc::new(model.slice(span)), cpu.clone());
+            if stage == 0 {
+                let lead = Lead::new(part, cpu, seat, ports, settings.lead);
+                return Ok(Self {
+                    lead,
+                    followers,
+                    bells,
+                    stop,
+                });
+            }
+            let (follower, stop) = (Follower::new(part, cpu, seat, ports), Arc::clone(&stop));
+            let thread = thread::Builder::new().name(format!("stage {stage}"));
+            let thread = thread.spawn(move || follower.run(&stop));
+            followers.push(thread.map_err(|source| ReplicaError::Thread { stage, source })?);
+        }
+        unreachable!("there is a first stage")
+    }
+
+    /// The first stage.
+    pub fn lead(&mut self) -> &mut Lead {
+        &mut self.lead
+    }
+
+    /// Tells all stages that nothing will follow, and waits for them.
+    ///
+    /// # Errors
+    /// The first error of a stage.
+    pub fn close(self) -> Result<(), ReplicaError> {
+        match self.lead.close() {
+            Ok(()) => first_error(self.followers, None).map_or(Ok(()), Err),
+            Err(error) => Err(first_error(self.followers, Some(error)).expect("one is there")),
+        }
+    }
+
+    /// Stops all stages where they are, as if their processes were gone.
+    pub fn kill(self) {
+        self.stop.store(true, Ordering::Release);
+        self.bells.iter().for_each(Bell::ring);
+        drop(self.lead);
+        for thread in self.followers {
+            // What a stage says that is stopped in the middle says nothing.
+            let _ = thread.join();
+        }
+    }
+
+    /// Of an error that the lead saw, and what the other stages say, what comes first: a stage that lost its neighbour
+    /// says less than that neighbour.
+    #[must_use]
+    pub fn cause(self, error: ReplicaError) -> ReplicaError {
+        drop(self.lead);
+        first_error(self.followers, Some(error)).expect("one is there")
+    }
+}
+
+fn first_error(followers: Vec<Joined>, lead: Option<ReplicaError>) -> Option<ReplicaError> {
+    let secondary = |error: &ReplicaError| matches!(error, ReplicaError::Link { .. });
+    let mut first = lead;
+    for thread in followers {
+        let ended = match thread.join() {
+            Ok(ended) => ended,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        if let Err(error) = ended
+            && first.as_ref().is_none_or(secondary)
+        {
+            first = Some(error);
+        }
+    }
+    first
+}
+
+type Ends = [Option<Box<dyn ChunkLink>>; 2];
+
+/// For each stage the ends of its links to the one before and the one behind.
+fn links(bells: &[Bell], credits: usize) -> Vec<Ends> {
+    let mut ends: Vec<Ends> = bells.iter().map(|_| [None, None]).collect();
+    for (stage, pair) in bells.windows(2).enumerate() {
+        let [before, behind] = local::pair(credits, [&pair[0], &pair[1]]);
+        ends[stage][1] = Some(Box::new(before));
+        ends[stage + 1][0] = Some(Box::new(behind));
+    }
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn layers_are_cut_as_even_as_can_be() {
+        assert_eq!(spans(5, 3).unwrap(), [0..2, 2..4, 4..5]);
+        assert_eq!(spans(4, 2).unwrap(), [0..2, 2..4]);
+        for stages in [0, 6] {
+            let error = spans(5, stages).unwrap_err().to_string();
+            assert!(error.contains("ask for 1 to 5"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What a station does about each word, from a neighbour or from its own lead.
+
+use std::sync::Arc;
+
+use super::super::error::ReplicaError;
+use super::super::tenant::Tenant;
+use super::{BEFORE, BEHIND, Plan, Station};
+use crate::link::word::{Attach, Pass, Planned, TextNumber, Word};
+use crate::pipeline::council::Heard;
+use crate::pipeline::{Event, MicroBatch, Share, Slot};
+use crate::sample::generator::BARE;
+use crate::stage::tape;
+
+/// More jobs than any stage holds at once.
+const MOST_SLOTS: Slot = 1 << 16;
+
+impl Station {
+    pub(super) fn hear(&mut self, side: usize, word: Word) -> Result<(), ReplicaError> {
+        let forward = matches!(
+            word,
+            Word::Plan(_)
+                | Word::Attach(_)
+                | Word::Detach { .. }
+                | Word::Keep { .. }
+                | Word::Forget { .. }
+                | Word::Agreement { .. }
+                | Word::Close
+        );
+        if forward != (side == BEFORE) {
+            return Err(self.misfit(word.name(), "it came from the wrong side"));
+        }
+        match word {
+            Word::Plan(planned) => self.plan(*planned),
+            Word::Attach(attach) => self.attach(*attach),
+            Word::Detach { slot } => self.detach(slot),
+            Word::Keep { slot, step } => self.keep(slot, step),
+            Word::Forget { text } => self.forget(text),
+            Word::Close => self.close(),
+            Word::Agreement {
+                matter,
+                agreement,
+                against,
+            } => self.deliberate(matter, Heard::Agreement(agreement, against)),
+            Word::Report { matter, report } => self.deliberate(matter, Heard::Behind(report)),
+            Word::Verdict { matter, verdict } => self.deliberate(matter, Heard::Verdict(verdict)),
+            Word::Attached { slot } => self.answer(slot, None),
+            Word::Refused { slot, problem } => self.answer(slot, Some(problem)),
+            word @ (Word::Outcome { .. } | Word::Chosen { .. } | Word::Part { .. }) => {
+                self.back(word)
+            }
+        }
+    }
+
+    /// The plan goes on with a micro-batch.
+    pub(in super::super) fn plan(&mut self, planned: Planned) -> Result<(), ReplicaError> {
+        let model = self.stage.model();
+        let fault = planned.batch.fault(model.shape.vocab);
+        let unknown = |slot: Slot| slot != BARE && !self.tenants.contains_key(&slot);
+        let mut jobs = planned.batch.jobs.iter();
+        let fault = fault.or_else(|| jobs.any(|job| unknown(job.slot)).then_some("no such job"));
+        if let Some(fault) = fault {
+            return Err(self.misfit("plan", fault));
+        }
+        let trains = planned.pass == Pass::Train;
+        let per_row = model.layers.len() as u64 * tape::bytes_per_row_and_layer(&model.shape);
+        let bytes = planned.batch.rows() as u64 * per_row;
+        let jobs = planned.batch.jobs.iter().filter(|job| job.slot != BARE);
+        let shares = jobs.map(|job| Share {
+            slot: job.slot,
+            step: job.step,
+            last: trains && job.last,
+        });
+        let micro_batch = MicroBatch {
+            number: planned.number,
+            bytes,
+            trains,
+            shares: shares.collect(),
+        };
+        if self.links[BEHIND].is_some() {
+            self.forth(Word::Plan(Box::new(planned.clone())))?;
+        }
+        for goal in &planned.goals {
+            self.goals.insert((goal.slot, goal.step), *goal);
+        }
+        let plan = Plan {
+            pass: planned.pass,
+            batch: Arc::new(planned.batch),
+            goals: planned.goals,
+            bytes: if trains { bytes } else { 0 },
+        };
+        self.plans.insert(planned.number, plan);
+        self.tell(Event::Planned(micro_batch))
+    }
+
+    /// A job comes; the stages behind answer first.
+    pub(in super::super) fn attach(&mut self, attach: Attach) -> Result<(), ReplicaError> {
+        let slot = attach.slot;
+        if self.tenants.contains_key(&slot) || self.answers.contains_key(&slot) {
+            return Err(self.misfit("attach", "its slot is taken"));
+        }
+        if slot > MOST_SLOTS {
+            return Err(self.misfit("attach", "there are not so many slots"));
+        }
+        let made = Tenant::new(&attach, &self.stage, &*self.store);
+        let problem = match made {
+            Ok((tenant, adapter)) => {
+                let step = tenant.optimizer.step;
+                self.stage.attach_at(slot, adapter);
+                self.tenants.insert(slot, tenant);
+                self.tell(Event::Attached(slot, step))?;
+                None
+            }
+            Err(problem) => Some(problem),
+        };
+        self.answers.insert(slot, problem);
+        if self.seat.place.is_last() {
+            return self.answer(slot, None);
+        }
+        self.forth(Word::Attach(Box::new(attach)))
+    }
+
+    /// All stages behind have answered on a job.
+    fn answer(&mut self, slot: Slot, behind: Option<String>) -> Result<(), ReplicaError> {
+        let Some(own) = self.answers.remove(&slot) else {
+            return Err(self.misfit("answer", "nothing was asked"));
+        };
+        match own.or(behind) {
+            None => self.back(Word::Attached { slot }),
+            Some(problem) => self.back(Word::Refused { slot, problem }),
+        }
+    }
+
+    /// A job goes, if it is here: one that was refused may not be.
+    pub(in super::super) fn detach(&mut self, slot: Slot) -> Result<(), ReplicaError> {
+        // Its last step was agreed on, but the device may not have come to it.
+        while self.pipeline.complete().any(|step| step.0 == slot) {
+            let Some(work) = self.next.take() else {
+                return Err(self.misfit("detach", "a step of the job is open"));
+            };
+            self.compute(work)?;
+        }
+        if self.tenants.remove(&slot).is_some() {
+            self.stage.detach(slot);
+            self.tell(Event::Detached(slot))?;
+        }
+        self.forth(Word::Detach { slot })
+    }
+
+    /// A job's state is stored once it has taken so many steps.
+    pub(in super::super) fn keep(&mut self, slot: Slot, step: u64) -> Result<(), ReplicaError> {
+        let Some(tenant) = self.tenants.get_mut(&slot) else {
+            return Err(self.misfit("keep", "there is no such job"));
+        };
+        let taken = tenant.optimizer.step;
+        if taken > step {
+            return Err(self.misfit("keep", "the job is beyond this step"));
+        }
+        if taken == step {
+            self.store_part(slot);
+        } else {
+            tenant.keeps.insert(step);
+        }
+        self.forth(Word::Keep { slot, step })
+    }
+
+    /// A text is done.
+    pub(in super::super) fn forget(&mut self, text: TextNumber) -> Result<(), ReplicaError> {
+        self.caches.remove(&text);
+        self.forth(Word::Forget { text })
+    }
+
+    /// Nothing will follow.
+    pub(in super::super) fn close(&mut self) -> Result<(), ReplicaError> {
+        self.closed = true;
+        self.forth(Word::Close)
+    }
+}

@@ -1,0 +1,94 @@
+//! What a session trains on: one stage, or a pipeline of them behind its first.
+
+use std::sync::Arc;
+
+use shared::ids::JobName;
+use shared::job::JobSpec;
+
+use super::pack::Request;
+use super::tally::Tally;
+use crate::peft::layout::Layout;
+use crate::pipeline::Slot;
+use crate::stage::optim::StepNumbers;
+
+/// A job that comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Newcomer<'a> {
+    /// What the session calls it.
+    pub name: &'a JobName,
+    /// What it asks for.
+    pub spec: &'a JobSpec,
+    /// Its whole adapter.
+    pub layout: &'a Arc<Layout>,
+}
+
+/// How a job's step is taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Goal {
+    /// Learning rate.
+    pub learning_rate: f64,
+    /// Whether its state after the step will be wanted.
+    pub keep: bool,
+}
+
+/// Sequences that pass together.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    /// By job.
+    pub requests: Vec<Request<'a>>,
+    /// By job, when they train; empty when they are measured only.
+    pub goals: Vec<Goal>,
+}
+
+/// What a turn found out about one job.
+#[derive(Debug)]
+pub struct Finding {
+    /// The job.
+    pub slot: Slot,
+    /// Losses and counts.
+    pub tally: Tally,
+    /// The step taken, or what is not finite; none when it was no training, or the job was set aside before.
+    pub step: Option<Result<StepNumbers, String>>,
+}
+
+/// Number of a turn, in the order in which they are planned.
+pub type TurnNumber = u64;
+
+/// Takes turns: they may overlap, and what they find does not show it.
+pub trait Engine {
+    /// Where a job's first state comes from.
+    type Source;
+    /// Why nothing can go on.
+    type Error;
+
+    /// Puts a job on the backbone; a sentence when it cannot be.
+    ///
+    /// # Errors
+    /// When the engine itself cannot go on.
+    fn attach(
+        &mut self,
+        job: Newcomer<'_>,
+        source: Self::Source,
+    ) -> Result<Result<Slot, String>, Self::Error>;
+
+    /// Takes a job off, once what is planned of it has passed.
+    ///
+    /// # Errors
+    /// When the engine itself cannot go on.
+    fn detach(&mut self, slot: Slot) -> Result<(), Self::Error>;
+
+    /// Training turns worth planning at once.
+    fn ahead(&self) -> usize;
+
+    /// Puts a turn behind those planned before. A job's steps are planned one after another.
+    ///
+    /// # Errors
+    /// When the engine itself cannot go on.
+    fn plan(&mut self, turn: Turn<'_>) -> Result<TurnNumber, Self::Error>;
+
+    /// Waits for a turn, and returns what it found, in the order of its requests.
+    ///
+    /// # Errors
+    /// When the engine itself cannot go on.
+    fn finish(&mut self, turn: TurnNumber) -> Result<Vec<Finding>, Self::Error>;
+}

@@ -1,0 +1,57 @@
+//! What a saved state belongs to.
+
+use serde::{Deserialize, Serialize};
+use shared::job::JobSpec;
+
+/// What a checkpoint belongs to: a resume with another specification, backbone or data is refused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// The job.
+    pub spec: JobSpec,
+    /// Content hash of the backbone.
+    pub backbone: String,
+    /// Content hash of the token rows.
+    pub data: String,
+}
+
+impl Identity {
+    /// Dotted names of what differs. How often to save may change on resume; how long to train may not, since a schedule
+    /// spreads over it.
+    #[must_use]
+    pub fn differences(&self, new: &Self) -> Vec<String> {
+        let old = self;
+        let mut keys = Vec::new();
+        if old.backbone != new.backbone {
+            keys.push("the backbone".to_owned());
+        }
+        if old.data != new.data {
+            keys.push("the data".to_owned());
+        }
+        let mut old_spec = old.spec.clone();
+        old_spec.checkpoint = new.spec.checkpoint.clone();
+        let value = |spec| serde_json::to_value(spec).expect("a spec has a JSON form");
+        compare("", &value(&old_spec), &value(&new.spec), &mut keys);
+        keys
+    }
+}
+
+fn compare(at: &str, old: &serde_json::Value, new: &serde_json::Value, keys: &mut Vec<String>) {
+    match (old.as_object(), new.as_object()) {
+        (Some(old), Some(new)) => {
+            let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+            for name in names {
+                let null = &serde_json::Value::Null;
+                let (a, b) = (old.get(name).unwrap_or(null), new.get(name).unwrap_or(null));
+                let at = if at.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{at}.{name}")
+                };
+                compare(&at, a, b, keys);
+            }
+        }
+        _ if old != new => keys.push(at.to_owned()),
+        _ => {}
+    }
+}

@@ -1,0 +1,130 @@
+//! The engine of one process with one stage: turns are taken as they are planned.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use kernels::cpu::Cpu;
+
+use super::engine::{Engine, Finding, Newcomer, Turn, TurnNumber};
+use super::job_state::JobState;
+use super::tally::tally;
+use crate::model::Model;
+use crate::pipeline::Slot;
+use crate::stage::adapter::Adapter;
+use crate::stage::optim::{OptimizerState, Rule};
+use crate::stage::step::Stage;
+
+#[derive(Debug)]
+struct Tenant {
+    rule: Rule,
+    optimizer: OptimizerState,
+}
+
+/// A stage that holds the whole model, and the optimizer of each job on it.
+#[derive(Debug)]
+pub struct Local {
+    pub(super) stage: Stage,
+    tokens_per_pass: usize,
+    tenants: BTreeMap<Slot, Tenant>,
+    taken: TurnNumber,
+    found: BTreeMap<TurnNumber, Vec<Finding>>,
+}
+
+impl Local {
+    pub(super) fn new(model: Arc<Model>, cpu: Cpu, tokens_per_pass: usize) -> Self {
+        Self {
+            stage: Stage::new(model, cpu),
+            tokens_per_pass,
+            tenants: BTreeMap::new(),
+            taken: 0,
+            found: BTreeMap::new(),
+        }
+    }
+
+    /// Values and optimizer state of a job.
+    pub(super) fn state(&self, slot: Slot) -> Option<(&[f32], &OptimizerState)> {
+        let adapter = self.stage.adapter(slot)?;
+        Some((&adapter.values, &self.tenants.get(&slot)?.optimizer))
+    }
+
+    fn train(&mut self, turn: &Turn<'_>) -> Vec<Finding> {
+        let (requests, budget) = (&turn.requests, self.tokens_per_pass);
+        let mut tallies = tally(&mut self.stage, requests, budget, Stage::train);
+        let mut found = Vec::with_capacity(requests.len());
+        for (request, goal) in requests.iter().zip(&turn.goals) {
+            let slot = request.slot;
+            let tenant = self.tenants.get_mut(&slot);
+            let (Some(tally), Some(tenant)) = (tallies.remove(&slot), tenant) else {
+                continue;
+            };
+            let step = if tally.loss.is_finite() {
+                let (state, rule) = (&mut tenant.optimizer, &tenant.rule);
+                let taken = self.stage.step(slot, state, rule, goal.learning_rate);
+                taken.map_err(|what| format!("{what} is not finite"))
+            } else {
+                Err(tally.reason("training"))
+            };
+            let step = Some(step);
+            found.push(Finding { slot, tally, step });
+        }
+        found
+    }
+
+    fn evaluate(&mut self, turn: &Turn<'_>) -> Vec<Finding> {
+        let (requests, budget) = (&turn.requests, self.tokens_per_pass);
+        let mut tallies = tally(&mut self.stage, requests, budget, Stage::evaluate);
+        let found = requests.iter().filter_map(|request| {
+            let (slot, step) = (request.slot, None);
+            let tally = tallies.remove(&slot)?;
+            Some(Finding { slot, tally, step })
+        });
+        found.collect()
+    }
+}
+
+impl Engine for Local {
+    type Source = JobState;
+    type Error = Infallible;
+
+    fn attach(
+        &mut self,
+        job: Newcomer<'_>,
+        state: JobState,
+    ) -> Result<Result<Slot, String>, Infallible> {
+        let layout = Arc::clone(job.layout);
+        let adapter = Adapter::new(layout, state.values, job.spec.seed);
+        let slot = self.stage.attach(adapter);
+        let tenant = Tenant {
+            rule: Rule::new(&job.spec.optimizer, &job.spec.adapter),
+            optimizer: state.optimizer,
+        };
+        self.tenants.insert(slot, tenant);
+        Ok(Ok(slot))
+    }
+
+    fn detach(&mut self, slot: Slot) -> Result<(), Infallible> {
+        self.tenants.remove(&slot);
+        self.stage.detach(slot);
+        Ok(())
+    }
+
+    fn ahead(&self) -> usize {
+        1
+    }
+
+    fn plan(&mut self, turn: Turn<'_>) -> Result<TurnNumber, Infallible> {
+        let found = if turn.goals.is_empty() {
+            self.evaluate(&turn)
+        } else {
+            self.train(&turn)
+        };
+        self.taken += 1;
+        self.found.insert(self.taken, found);
+        Ok(self.taken)
+    }
+
+    fn finish(&mut self, turn: TurnNumber) -> Result<Vec<Finding>, Infallible> {
+        Ok(self.found.remove(&turn).unwrap_or_default())
+    }
+}

@@ -1,0 +1,76 @@
+//! The settings of a simulated cluster: everything a hundred times quicker than in life.
+
+use coordinator::life::placement::{Load, Stages, Weights};
+use coordinator::settings::{Backbone, Bounds, Layout, Limits, Settings};
+use shared::model::ModelShape;
+use shared::model::config::parse;
+use shared::units::{Bytes, Micros};
+
+use crate::dice::Dice;
+
+/// Layers of the backbone.
+pub(crate) const LAYERS: u32 = 6;
+
+/// Memory that each node offers.
+pub(crate) const MEMORY: Bytes = Bytes(10_000);
+
+/// Identity of the backbone.
+pub(crate) const IDENTITY: &str = "ab12";
+
+fn shape() -> ModelShape {
+    let text = r#"{"model_type":"llama","num_hidden_layers":6,"hidden_size":64,"num_attention_heads":4,
+        "vocab_size":128,"intermediate_size":128,"max_position_embeddings":128,"rms_norm_eps":1e-5,
+        "num_key_value_heads":4}"#;
+    parse(text).expect("a configuration that parses")
+}
+
+/// Settings of a cluster of so many nodes.
+pub(crate) fn settings(dice: &mut Dice, nodes: u64) -> Settings {
+    let load = Load {
+        bytes: 100,
+        compute: 10,
+    };
+    let stages = match dice.below(4) {
+        0 => Stages::AllNodes,
+        n => Stages::Fixed(n.min(nodes) as u32),
+    };
+    let expect = match stages {
+        Stages::Fixed(stages) => stages,
+        Stages::AllNodes => nodes as u32,
+    };
+    Settings {
+        cluster: "sim".into(),
+        backbone: Backbone {
+            name: "tiny".into(),
+            identity: IDENTITY.into(),
+            shape: shape(),
+            weights: Weights {
+                embedding: load,
+                layers: vec![load; LAYERS as usize],
+                head: load,
+            },
+        },
+        layout: Layout {
+            stages,
+            replicas: dice.between(1, 2) as u32,
+            expect,
+            settle: Micros::of_millis(3_000),
+            activation_budget: Bytes(25),
+        },
+        limits: Limits {
+            jobs_per_replica: dice.between(2, 6) as u32,
+            live_jobs: 100,
+            events_kept: 50,
+            events_answered: 10,
+        },
+        bounds: Bounds {
+            heartbeat: Micros::of_millis(800),
+            reconnect: Micros::of_millis(700),
+            prepare: Micros::of_millis(3_000),
+            drain: Micros::of_millis(2_000),
+            hold: Micros::of_millis(2_000),
+            retry: Micros::of_millis(200),
+            penalty: Micros::of_millis(1_000),
+        },
+    }
+}

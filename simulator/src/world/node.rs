@@ -1,0 +1,120 @@
+//! What a node is: a process with a name, what it holds, and what it has told that was not heard.
+
+use std::collections::VecDeque;
+
+use shared::ids::{NodeName, PlanEpoch, Term};
+use shared::plan::Replica;
+use shared::units::Micros;
+use shared::wire::notice::{Held, Notice};
+
+use crate::world::lead::Lead;
+use crate::world::links::LinkKey;
+use crate::world::stage::Stage;
+
+/// A machine, and the process on it.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) name: NodeName,
+    pub(crate) threads: u32,
+    /// Of the process; 0 before the first.
+    pub(crate) incarnation: u64,
+    pub(crate) running: bool,
+    pub(crate) halted_until: Micros,
+    /// No word to or from a coordinator until then.
+    pub(crate) cut_until: Micros,
+    /// No word to or from neighbours until then.
+    pub(crate) peers_cut_until: Micros,
+    pub(crate) process: Process,
+}
+
+/// What is lost when the process dies.
+#[derive(Debug, Default)]
+pub(crate) struct Process {
+    pub(crate) term: Term,
+    pub(crate) connection: Option<u64>,
+    pub(crate) post: Option<Post>,
+    pub(crate) preparing: Option<PlanEpoch>,
+    pub(crate) prepared: Option<PlanEpoch>,
+    pub(crate) released: PlanEpoch,
+    pub(crate) unheard: VecDeque<(u64, Notice)>,
+    pub(crate) numbered: u64,
+}
+
+/// A stage that is held.
+#[derive(Debug)]
+pub(crate) struct Post {
+    pub(crate) epoch: PlanEpoch,
+    pub(crate) replica: Replica,
+    pub(crate) stage: u32,
+    pub(crate) opened: bool,
+    /// Links to the stage before and behind.
+    pub(crate) up: [bool; 2],
+    pub(crate) told: bool,
+    pub(crate) broken: bool,
+    pub(crate) machine: Stage,
+    pub(crate) lead: Option<Lead>,
+}
+
+impl Node {
+    pub(crate) fn new(name: NodeName, threads: u32) -> Self {
+        Self {
+            name,
+            threads,
+            incarnation: 0,
+            running: false,
+            halted_until: Micros(0),
+            cut_until: Micros(0),
+            peers_cut_until: Micros(0),
+            process: Process::default(),
+        }
+    }
+
+    /// The post under an epoch.
+    pub(crate) fn post_of(&mut self, epoch: PlanEpoch) -> Option<&mut Post> {
+        self.process
+            .post
+            .as_mut()
+            .filter(|post| post.epoch == epoch)
+    }
+}
+
+impl Post {
+    pub(crate) fn is_last(&self) -> bool {
+        self.stage as usize + 1 == self.replica.seats.len()
+    }
+
+    pub(crate) fn is_linked(&self) -> bool {
+        let before = self.stage == 0 || self.up[0];
+        let behind = self.is_last() || self.up[1];
+        self.opened && before && behind && !self.broken
+    }
+
+    /// The links to the stage before and behind, each with the end that is ours.
+    pub(crate) fn links(&self) -> Vec<(LinkKey, usize)> {
+        let key = |stage| (self.epoch.0, self.replica.number, stage);
+        let before = (self.stage > 0).then(|| (key(self.stage - 1), 1));
+        let behind = (!self.is_last()).then(|| (key(self.stage), 0));
+        before.into_iter().chain(behind).collect()
+    }
+
+    /// The link that a message goes over: to the stage behind, or to the one before.
+    pub(crate) fn link(&self, behind: bool) -> (LinkKey, usize) {
+        let stage = if behind { self.stage } else { self.stage - 1 };
+        (
+            (self.epoch.0, self.replica.number, stage),
+            usize::from(!behind),
+        )
+    }
+
+    /// What a hello says of it.
+    pub(crate) fn held(&self) -> Held {
+        Held {
+            epoch: self.epoch,
+            replica: self.replica.number,
+            stage: self.stage,
+            linked: self.is_linked(),
+            jobs: self.lead.as_ref().map(Lead::held).unwrap_or_default(),
+            paused: self.lead.as_ref().map(Lead::paused).unwrap_or_default(),
+        }
+    }
+}
