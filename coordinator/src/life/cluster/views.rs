@@ -24,7 +24,6 @@ impl Coordinator {
             layers: backbone.weights.layers.len() as u32,
             jobs: self.book.ledger.count(),
             nodes: self.node_views(),
-            clock: self.now.wall,
             uptime: self.now.steady.since(self.members.began()),
             clock: self.now.wall,
             tokens_per_second: self.members.speed(self.now.steady),
