@@ -1,6 +1,7 @@
 //! Ctrl-C and the system's request to end: at once where nothing is at stake, else after the step at hand; the second
 //! always at once.
 
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -18,6 +19,8 @@ struct State {
     looks: AtomicBool,
     /// Whether the one who looks says so itself.
     silent: AtomicBool,
+    /// Whether the process is of no use without its terminal.
+    at_terminal: AtomicBool,
 }
 
 impl Interrupt {
@@ -38,6 +41,11 @@ impl Interrupt {
         let state = Arc::clone(&interrupt.0);
         let heard = ctrlc::set_handler(move || {
             let again = state.asked.swap(true, Ordering::SeqCst);
+            // A terminal that hung up asks by the same signal, and nobody will ever read or write there again.
+            let gone = state.at_terminal.load(Ordering::SeqCst) && !std::io::stdin().is_terminal();
+            if gone {
+                std::process::exit(i32::from(Exit::Interrupted.code()));
+            }
             if state.silent.load(Ordering::SeqCst) {
                 return;
             }
@@ -61,6 +69,11 @@ impl Interrupt {
     pub(crate) fn silently(&self) {
         self.0.silent.store(true, Ordering::SeqCst);
         self.after_steps();
+    }
+
+    /// The process ends with its terminal.
+    pub(crate) fn at_terminal(&self) {
+        self.0.at_terminal.store(true, Ordering::SeqCst);
     }
 
     /// Asks as the user would.

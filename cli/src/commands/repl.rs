@@ -85,6 +85,7 @@ fn from_person(
     let prompt = Name(name.unwrap_or_else(|| "spotmux".into()));
     let mut editor = editor(loaded, outer);
     outer.output.note("Tab completes, help lists, Ctrl-D ends.");
+    Interrupt::listen()?.at_terminal();
     loop {
         match editor.read_line(&prompt) {
             Ok(Signal::Success(line)) => {
@@ -92,7 +93,9 @@ fn from_person(
                     return Ok(Exit::Done);
                 }
                 // What was meant for that line is over.
-                Interrupt::listen()?.silently();
+                let interrupt = Interrupt::listen()?;
+                interrupt.silently();
+                interrupt.at_terminal();
             }
             Ok(Signal::CtrlD) => return Ok(Exit::Done),
             Ok(_) => {}

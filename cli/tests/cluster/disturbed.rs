@@ -5,7 +5,7 @@ use shared::random::{Domain, Stream};
 use super::run::{Cluster, Sandbox, assert_same};
 
 /// Steps of all eight jobs together.
-const STEPS: u64 = 420;
+const STEPS: u64 = 210;
 
 #[test]
 fn a_stage_that_moves_changes_no_bit() {
@@ -13,7 +13,7 @@ fn a_stage_that_moves_changes_no_bit() {
     let wanted = sandbox.alone();
     let mut cluster = Cluster::start(&sandbox, 2, 3);
     cluster.submit();
-    for (stage, at) in [(0, 60), (1, 160), (0, 260)] {
+    for (stage, at) in [(0, 30), (1, 80), (0, 130)] {
         cluster.until_step(at);
         let holder = cluster.holder(stage).unwrap();
         let asked = cluster.sandbox.spotmux(&["migrate", &holder, "--yes"]);
@@ -34,7 +34,7 @@ fn nodes_killed_at_ten_points_change_no_bit() {
     cluster.submit();
     let dice = Stream::new(7, Domain::Sample, [0; 3]);
     for kill in 0..10 {
-        cluster.until_step(20 + kill * (STEPS - 80) / 10);
+        cluster.until_step(10 + kill * (STEPS - 50) / 10);
         let stage = dice.below(kill as u32, 2) as usize;
         let holder = cluster.until("a plan", |cluster| cluster.holder(stage));
         cluster.kill(&holder);
@@ -48,14 +48,16 @@ fn a_coordinator_that_is_killed_changes_no_bit_and_nothing_starts_anew() {
     let wanted = sandbox.alone();
     let mut cluster = Cluster::start(&sandbox, 2, 2);
     cluster.submit();
-    for at in [40, 150, 250] {
+    for at in [20, 75, 125] {
         cluster.until_step(at);
         assert!(cluster.kill("coordinator"));
     }
     let adapters = cluster.adapters();
     let recoveries = cluster.until("the jobs", |cluster| {
         let jobs = cluster.jobs()?;
-        jobs.iter().map(|job| job["recoveries"].as_u64()).sum::<Option<u64>>()
+        jobs.iter()
+            .map(|job| job["recoveries"].as_u64())
+            .sum::<Option<u64>>()
     });
     assert_eq!(recoveries, 0, "stages trained on meanwhile");
     assert_same(&adapters, &wanted);

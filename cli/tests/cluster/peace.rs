@@ -3,9 +3,10 @@
 use super::run::{Cluster, Sandbox, assert_same};
 
 fn equal(jobs: usize, stages: &[usize]) {
+    let sandbox = Sandbox::new(jobs);
+    let wanted = sandbox.alone();
     for &stages in stages {
-        let sandbox = Sandbox::new(jobs);
-        let wanted = sandbox.alone();
+        sandbox.forget_cluster();
         let mut cluster = Cluster::start(&sandbox, stages, stages);
         cluster.submit();
         assert_same(&cluster.adapters(), &wanted);

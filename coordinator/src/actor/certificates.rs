@@ -31,7 +31,9 @@ impl Certificates {
 
     /// For the holder of one that still holds.
     pub(super) fn renew(&self, identity: &Identity, signing_request: &str) -> Reply {
-        let signed = self.authority.sign(signing_request, identity, self.life, (self.clock)());
+        let signed = self
+            .authority
+            .sign(signing_request, identity, self.life, (self.clock)());
         match signed {
             Ok(chain) => Reply::Certificate {
                 chain,

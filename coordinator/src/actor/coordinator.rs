@@ -261,7 +261,9 @@ impl CoordinatorActor {
                 }
             }
             if last {
-                let _ = client.send(ToClient::Reply(Box::new(Reply::Done), true)).await;
+                let _ = client
+                    .send(ToClient::Reply(Box::new(Reply::Done), true))
+                    .await;
             }
         });
     }

@@ -65,6 +65,10 @@ fn impostor(peer: &Peer, notice: &Notice) -> Option<String> {
         return None;
     };
     let own = peer.identity.name.as_str();
-    (hello.node.as_str() != own)
-        .then(|| format!("the certificate is of {own}, and node {} says hello", hello.node))
+    (hello.node.as_str() != own).then(|| {
+        format!(
+            "the certificate is of {own}, and node {} says hello",
+            hello.node
+        )
+    })
 }

@@ -58,7 +58,10 @@ impl Service for CoordinatorService {
                 return self.ask(question, stream, stop, |_| None).await;
             }
         };
-        stream.sender.send(&reply.unwrap_or_else(Reply::Refused)).await
+        stream
+            .sender
+            .send(&reply.unwrap_or_else(Reply::Refused))
+            .await
     }
 
     async fn stream(
@@ -139,8 +142,13 @@ impl CoordinatorService {
             let text = samples::text(&mut decoder, tokens);
             (!text.is_empty()).then_some(text)
         };
-        self.ask(Question::Sample(request.job.clone(), order), stream, stop, text)
-            .await
+        self.ask(
+            Question::Sample(request.job.clone(), order),
+            stream,
+            stop,
+            text,
+        )
+        .await
     }
 
     /// The id of a job by which its artifacts are named.

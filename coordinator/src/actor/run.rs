@@ -19,11 +19,11 @@ use tokio::sync::mpsc;
 
 use super::certificates::Certificates;
 use super::coordinator::{CoordinatorActor, Prepare, Prepared, Stop};
+use super::files;
 use super::journal::Writer;
 use super::preparing::{self, Rows};
 use super::requests::CoordinatorService;
 use super::settings::{CoordinatorSettings, Language};
-use super::files;
 use crate::book::Gap;
 use crate::life::cluster::{Coordinator, Now};
 use crate::record::Inputs;
@@ -108,9 +108,8 @@ pub fn run(
         settings: settings.clone(),
         certificates: certificates.clone(),
     };
-    let router = network.block_on(async {
-        Router::start(Arc::clone(&endpoint), service, RouterLimits::default())
-    });
+    let router = network
+        .block_on(async { Router::start(Arc::clone(&endpoint), service, RouterLimits::default()) });
     if let Some(certificates) = certificates {
         network.spawn(renew_own(settings.clone(), endpoint, certificates));
     }
@@ -154,14 +153,17 @@ fn preparer(network: &tokio::runtime::Runtime, settings: &CoordinatorSettings) -
     let handle = network.handle().clone();
     let (store, language) = (settings.store.clone(), Arc::clone(&settings.language));
     let shape = Arc::new(settings.decisions.backbone.shape.clone());
-    Box::new(move |job: JobId, submission: Submission, actor: Addr<CoordinatorActor>| {
-        let (store, language, shape) = (store.clone(), Arc::clone(&language), Arc::clone(&shape));
-        handle.spawn(async move {
-            let outcome = prepare(&store, &language, &shape, &submission).await;
-            // An actor that is gone finds the job unprepared when it is back.
-            let _ = actor.send(Prepared(job, outcome)).await;
-        });
-    })
+    Box::new(
+        move |job: JobId, submission: Submission, actor: Addr<CoordinatorActor>| {
+            let (store, language, shape) =
+                (store.clone(), Arc::clone(&language), Arc::clone(&shape));
+            handle.spawn(async move {
+                let outcome = prepare(&store, &language, &shape, &submission).await;
+                // An actor that is gone finds the job unprepared when it is back.
+                let _ = actor.send(Prepared(job, outcome)).await;
+            });
+        },
+    )
 }
 
 async fn prepare(
@@ -184,9 +186,8 @@ async fn prepare(
         Some(folder) => Some(adapter(store, folder, &files).await?),
     };
     let (language, shape) = (Arc::clone(language), Arc::clone(shape));
-    let made = tokio::task::spawn_blocking(move || {
-        preparing::rows(&spec, &files, &shape, &language)
-    });
+    let made =
+        tokio::task::spawn_blocking(move || preparing::rows(&spec, &files, &shape, &language));
     let Rows { bytes, init_tokens } = made
         .await
         .map_err(|_| system("reading the samples panicked: report a bug".into()))??;
@@ -251,9 +252,13 @@ async fn renew_own(
         )]
         tokio::time::sleep(shared::net::renew::until_renewal(&held, now)).await;
         let life = certificates.life();
-        let fresh = certificates.authority().issue(&held.identity, life, (settings.wall)());
+        let fresh = certificates
+            .authority()
+            .issue(&held.identity, life, (settings.wall)());
         let renewed = fresh.map_err(|error| error.to_string()).and_then(|fresh| {
-            fresh.save(&settings.credential).map_err(|error| error.to_string())?;
+            fresh
+                .save(&settings.credential)
+                .map_err(|error| error.to_string())?;
             endpoint.renew(&fresh).map_err(|error| error.to_string())
         });
         if let Err(error) = renewed {

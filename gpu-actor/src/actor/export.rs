@@ -53,10 +53,7 @@ pub(super) fn start(work: Work, store: Arc<SharedStore>, done: Sender<Exported>,
     }
 }
 
-fn write(
-    work: &Work,
-    store: &dyn Artifacts,
-) -> Result<Vec<(String, String, Bytes)>, String> {
+fn write(work: &Work, store: &dyn Artifacts) -> Result<Vec<(String, String, Bytes)>, String> {
     let spec = &work.identity.spec;
     let layout = Layout::new(&spec.adapter, &work.shape, spec.seed);
     let found = recover::newest(store, &work.own, &work.identity, &layout);

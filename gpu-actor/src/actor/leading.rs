@@ -200,7 +200,10 @@ impl Leading<'_> {
             report(Event::Piece(number, vec![token]));
             true
         })?;
-        report(Event::SampleEnded(number, made.map_err(|error| error.to_string())));
+        report(Event::SampleEnded(
+            number,
+            made.map_err(|error| error.to_string()),
+        ));
         Ok(())
     }
 

@@ -41,9 +41,15 @@ impl Linker {
             return Ok(None);
         };
         let failed = |reason: &dyn std::fmt::Display| {
-            format!("node {} at {} cannot be linked: {reason}", seat.node, seat.address)
+            format!(
+                "node {} at {} cannot be linked: {reason}",
+                seat.node, seat.address
+            )
         };
-        let mut addresses = seat.address.to_socket_addrs().map_err(|error| failed(&error))?;
+        let mut addresses = seat
+            .address
+            .to_socket_addrs()
+            .map_err(|error| failed(&error))?;
         let address = addresses
             .next()
             .ok_or_else(|| failed(&"its address names no machine"))?;
@@ -66,7 +72,10 @@ impl Linker {
             .map_err(|_| failed(&format!("no answer within {patience:?}")))?;
         let (peer, stream) = called.map_err(|error| failed(&error))?;
         if peer.identity.name.as_str() != seat.node.as_str() {
-            return Err(failed(&format!("node {} answers there", peer.identity.name)));
+            return Err(failed(&format!(
+                "node {} answers there",
+                peer.identity.name
+            )));
         }
         let (link, carrier) = quic::over(stream, opening, bell.clone());
         tokio::spawn(async move {

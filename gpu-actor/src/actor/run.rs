@@ -41,7 +41,9 @@ pub enum RunError {
     #[error(transparent)]
     Credential(#[from] CredentialError),
     /// The certificate of another node.
-    #[error("{path} is the certificate of {found}, this node is {node}: issue one for it with `spotmux ca issue`")]
+    #[error(
+        "{path} is the certificate of {found}, this node is {node}: issue one for it with `spotmux ca issue`"
+    )]
     OtherNode {
         /// The file.
         path: PathBuf,
@@ -145,7 +147,11 @@ pub fn run(
         report,
     };
     let router = network.block_on(async {
-        Router::start(Arc::clone(&endpoint), NodeService { hall }, RouterLimits::default())
+        Router::start(
+            Arc::clone(&endpoint),
+            NodeService { hall },
+            RouterLimits::default(),
+        )
     });
     network.spawn(uplink::run(settings.clone(), endpoint, told));
     let listener = actor.clone();

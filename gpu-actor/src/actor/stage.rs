@@ -148,6 +148,9 @@ impl StageActor {
 /// Memory of this process that is resident; 0 where the system does not tell.
 fn memory_used() -> Bytes {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok());
     Bytes(pages.unwrap_or(0) * 4096)
 }

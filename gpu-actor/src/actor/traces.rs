@@ -75,9 +75,10 @@ impl Traces {
             let job_fits = job.is_none_or(|job| id(name) == Some(job));
             job_fits && step.is_none_or(|step| step == under_way + 1)
         };
-        let applied = spans.iter().rev().find(|(_, span)| {
-            span.deed == Deed::Apply && span.jobs.iter().any(&wanted)
-        });
+        let applied = spans
+            .iter()
+            .rev()
+            .find(|(_, span)| span.deed == Deed::Apply && span.jobs.iter().any(&wanted));
         let Some((_, applied)) = applied else {
             return Vec::new();
         };

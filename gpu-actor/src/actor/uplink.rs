@@ -43,7 +43,10 @@ pub(super) async fn run(
         settings.incarnation,
     );
     loop {
-        match endpoint.connect(settings.coordinator, Role::Coordinator).await {
+        match endpoint
+            .connect(settings.coordinator, Role::Coordinator)
+            .await
+        {
             Ok(peer) => {
                 let renewing = tokio::spawn(renew_while_up(
                     settings.clone(),
