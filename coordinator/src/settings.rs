@@ -68,6 +68,9 @@ pub struct Bounds {
     pub heartbeat: Micros,
     /// A node without a connection for so long is lost, and its work goes elsewhere.
     pub reconnect: Micros,
+    /// A node of the plan that a new leadership has not heard for so long is lost: it may yet have to notice that the
+    /// leadership before is gone.
+    pub attach: Micros,
     /// Opening layers.
     pub prepare: Micros,
     /// Ending a round and making it durable.
@@ -96,6 +99,7 @@ impl Default for Bounds {
         Self {
             heartbeat: Micros::of_millis(3_000),
             reconnect: Micros::of_millis(3_000),
+            attach: Micros::of_millis(12_000),
             prepare: Micros::of_millis(120_000),
             drain: Micros::of_millis(60_000),
             hold: Micros::of_millis(60_000),

@@ -66,6 +66,7 @@ pub(crate) fn settings(dice: &mut Dice, nodes: u64) -> Settings {
         bounds: Bounds {
             heartbeat: Micros::of_millis(800),
             reconnect: Micros::of_millis(700),
+            attach: Micros::of_millis(1_400),
             prepare: Micros::of_millis(3_000),
             drain: Micros::of_millis(2_000),
             hold: Micros::of_millis(2_000),

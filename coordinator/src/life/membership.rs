@@ -268,13 +268,13 @@ impl Membership {
     /// How far a node is from being of use.
     #[must_use]
     pub fn presence(&self, now: Micros, node: &NodeName, bounds: &Bounds) -> Presence {
-        let left = match self.nodes.get(node) {
+        let (left, bound) = match self.nodes.get(node) {
             Some(node) if node.link.is_some() => return Presence::Here,
             Some(node) if node.gone => return Presence::Gone,
-            Some(node) => node.left,
-            None => self.began,
+            Some(node) => (node.left, bounds.reconnect),
+            None => (self.began, bounds.attach),
         };
-        if now.since(left) >= bounds.reconnect {
+        if now.since(left) >= bound {
             Presence::Gone
         } else {
             Presence::Away

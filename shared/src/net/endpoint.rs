@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{EndpointConfig, MtuDiscoveryConfig, TransportConfig, VarInt};
+use ring::hmac;
 use rustls::client::Resumption;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 
@@ -252,7 +253,7 @@ impl Endpoint {
             server = Some(config);
         }
         Ok(Self {
-            inner: open(settings, server)?,
+            inner: open(settings, server, reset_key(credential))?,
             keyring,
             cluster: credential.identity.cluster.clone(),
             role: credential.identity.role,
@@ -339,7 +340,10 @@ pub(super) async fn connect_to_join(
     tls.alpn_protocols = vec![JOIN_ALPN.to_vec()];
     tls.resumption = Resumption::disabled();
     let config = client_config(tls, &settings.transport())?;
-    let endpoint = open(settings, None)?;
+    // Who joins has no key yet, and no connection that would outlive it.
+    let reset_key = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new())
+        .map_err(|_| rustls::Error::FailedToGetRandomBytes)?;
+    let endpoint = open(settings, None, reset_key)?;
     let connecting = endpoint
         .connect_with(config, address, &Role::Coordinator.dns_name())
         .map_err(|error| NetError::Lost {
@@ -360,15 +364,24 @@ fn client_config(
     Ok(config)
 }
 
+/// A process that starts again with the same key tells peers at their next packet that it knows none of their
+/// connections; they need not wait for silence.
+fn reset_key(credential: &Credential) -> hmac::Key {
+    let seed = hmac::Key::new(hmac::HMAC_SHA256, credential.key().secret_der());
+    let derived = hmac::sign(&seed, b"spotmux stateless reset");
+    hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref())
+}
+
 fn open(
     settings: &EndpointSettings,
     server: Option<quinn::ServerConfig>,
+    reset_key: hmac::Key,
 ) -> Result<quinn::Endpoint, NetError> {
     let local = |source| NetError::Local {
         what: format!("open a socket at {} (setting net.bind)", settings.bind),
         source,
     };
-    let mut config = EndpointConfig::default();
+    let mut config = EndpointConfig::new(Arc::new(reset_key));
     config
         .max_udp_payload_size(settings.datagram())
         .map_err(|error| local(std::io::Error::other(error)))?;
