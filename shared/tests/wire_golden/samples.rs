@@ -95,6 +95,7 @@ fn span() -> SpanView {
         name: "forward".into(),
         micro_batch: Some(4),
         jobs: vec![(JobId(1), 2)],
+        paused: vec![JobId(1)],
         start: Micros(10),
         duration: Micros(20),
         bytes: Bytes(30),
@@ -328,6 +329,7 @@ pub(crate) fn notices() -> Vec<Notice> {
         stage: 0,
         linked: true,
         jobs: vec![(JobId(1), 2)],
+        paused: vec![JobId(1)],
     };
     let hello = Hello {
         node: node("n1"),
@@ -340,6 +342,7 @@ pub(crate) fn notices() -> Vec<Notice> {
         device: "cpu avx2".into(),
         term: Term(2),
         held: Some(held),
+        unheard: 4,
         clock: Micros(1 << 50),
     };
     let mut notices = vec![
