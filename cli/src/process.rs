@@ -93,6 +93,10 @@ pub(crate) fn coordinator(
             template: language.template,
         }),
         endpoint: endpoint(config.coordinator.listen, loaded),
+        metrics: config
+            .telemetry
+            .metrics
+            .then_some(config.coordinator.metrics),
         credential: directory.join(places::COORDINATOR),
         authority: authority.exists().then_some(authority),
         tokens: directory.join(places::TOKENS),
@@ -129,7 +133,10 @@ fn decide(loaded: &Loaded, model: &Model) -> decisions::Settings {
     decisions::Settings {
         cluster: config.cluster.name.to_string(),
         backbone: decisions::Backbone {
-            name: model.name.clone().unwrap_or_else(|| config.model.path.clone()),
+            name: model
+                .name
+                .clone()
+                .unwrap_or_else(|| config.model.path.clone()),
             identity: model.content_hash(),
             shape: model.shape.clone(),
             weights: weights(model),
@@ -202,6 +209,7 @@ pub(crate) fn node(
         incarnation: clock::now().0,
         coordinator: config.coordinator.listen,
         endpoint: endpoint(node.listen, loaded),
+        metrics: config.telemetry.metrics.then_some(node.metrics),
         advertised: None,
         credential: directory.join(places::node(&node.name)),
         store: artifacts(loaded, settings)?,
@@ -211,7 +219,9 @@ pub(crate) fn node(
         cpu: threads(node.threads)?,
         heartbeat: Duration::from_micros(config.coordinator.heartbeat().0),
         tokens_per_pass: usize::try_from(config.plan.tokens_per_pass).unwrap_or(usize::MAX),
-        rounds_ahead: usize::try_from(config.plan.rounds_ahead).unwrap_or(1).saturating_add(1),
+        rounds_ahead: usize::try_from(config.plan.rounds_ahead)
+            .unwrap_or(1)
+            .saturating_add(1),
         credits: CREDITS,
         narrow: config.plan.bf16_on_the_wire,
         link_patience: Duration::from_secs(20),

@@ -10,10 +10,14 @@
 //! Bulk values go from the stage's thread to the network and back; no mailbox sees them.
 
 mod export;
+mod guest;
 mod hall;
 mod holder;
+mod introduction;
 mod leading;
 mod links;
+mod metered;
+mod meters;
 mod opener;
 mod run;
 mod running;

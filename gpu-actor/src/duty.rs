@@ -245,7 +245,10 @@ impl Duty {
         let hello = Hello {
             term: self.term,
             held,
-            unheard: self.waiting.front().map_or(self.next, |(number, _)| *number),
+            unheard: self
+                .waiting
+                .front()
+                .map_or(self.next, |(number, _)| *number),
             ..self.hello.clone()
         };
         effects.push(Effect::Tell(Notice::Hello(hello)));

@@ -9,7 +9,12 @@ use crate::settings::Settings;
 /// Runs the command until the coordinator or the system asks the process to end.
 pub(crate) fn run(args: &GpuActorArgs, settings: &Settings) -> Result<Exit, Failure> {
     let loaded = cluster_file::load(&args.cluster, settings)?;
-    crate::log_to_stderr(Some(settings.log.as_ref().unwrap_or(&loaded.config.telemetry.log)));
+    crate::log_to_stderr(Some(
+        settings
+            .log
+            .as_ref()
+            .unwrap_or(&loaded.config.telemetry.log),
+    ));
     let told = process::node(&loaded, &args.name, settings)?;
     gpu_actor::actor::run(told, process::asked_to_end()).or_exit(Exit::Internal)?;
     Ok(Exit::Done)

@@ -27,7 +27,10 @@ pub(super) fn refusal(code: RefusalCode, message: String) -> Refusal {
 }
 
 fn internal(error: &ArtifactError) -> Refusal {
-    refusal(RefusalCode::Internal, format!("the store of artifacts: {error}"))
+    refusal(
+        RefusalCode::Internal,
+        format!("the store of artifacts: {error}"),
+    )
 }
 
 /// Whether a file is here.

@@ -39,7 +39,9 @@ pub(super) fn rows(
     shape: &ModelShape,
     language: &Language,
 ) -> Result<Rows, Reason> {
-    let context = shape.max_positions.saturating_sub(spec.adapter.virtual_tokens());
+    let context = shape
+        .max_positions
+        .saturating_sub(spec.adapter.virtual_tokens());
     let data = JobData::of_contents(
         &spec.data,
         files,

@@ -48,15 +48,13 @@ pub(super) fn start(work: Work, store: Arc<SharedStore>, done: Sender<Exported>,
     let thread = thread::Builder::new().name("export".into()).spawn(write);
     if let Err(error) = thread {
         let outcome = Err(format!("the system gives no thread: {error}"));
+        // As above.
         let _ = told.send(Exported { own, outcome });
         ring.ring();
     }
 }
 
-fn write(
-    work: &Work,
-    store: &dyn Artifacts,
-) -> Result<Vec<(String, String, Bytes)>, String> {
+fn write(work: &Work, store: &dyn Artifacts) -> Result<Vec<(String, String, Bytes)>, String> {
     let spec = &work.identity.spec;
     let layout = Layout::new(&spec.adapter, &work.shape, spec.seed);
     let found = recover::newest(store, &work.own, &work.identity, &layout);

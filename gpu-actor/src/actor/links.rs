@@ -9,6 +9,8 @@ use shared::wire::opening::{LinkOpening, Opening};
 use tokio::time::timeout;
 
 use super::hall::Hall;
+use super::metered::Metered;
+use super::meters::Meters;
 use super::settings::NodeSettings;
 use crate::duty::Post;
 use crate::link::ChunkLink;
@@ -24,6 +26,7 @@ pub(super) struct Linker {
     pub(super) settings: NodeSettings,
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) hall: Arc<Hall>,
+    pub(super) meters: Arc<Meters>,
 }
 
 impl Linker {
@@ -41,9 +44,15 @@ impl Linker {
             return Ok(None);
         };
         let failed = |reason: &dyn std::fmt::Display| {
-            format!("node {} at {} cannot be linked: {reason}", seat.node, seat.address)
+            format!(
+                "node {} at {} cannot be linked: {reason}",
+                seat.node, seat.address
+            )
         };
-        let mut addresses = seat.address.to_socket_addrs().map_err(|error| failed(&error))?;
+        let mut addresses = seat
+            .address
+            .to_socket_addrs()
+            .map_err(|error| failed(&error))?;
         let address = addresses
             .next()
             .ok_or_else(|| failed(&"its address names no machine"))?;
@@ -66,7 +75,10 @@ impl Linker {
             .map_err(|_| failed(&format!("no answer within {patience:?}")))?;
         let (peer, stream) = called.map_err(|error| failed(&error))?;
         if peer.identity.name.as_str() != seat.node.as_str() {
-            return Err(failed(&format!("node {} answers there", peer.identity.name)));
+            return Err(failed(&format!(
+                "node {} answers there",
+                peer.identity.name
+            )));
         }
         let (link, carrier) = quic::over(stream, opening, bell.clone());
         tokio::spawn(async move {
@@ -74,7 +86,7 @@ impl Linker {
             let _ = carrier.await;
             drop(peer);
         });
-        Ok(Some(Box::new(link)))
+        Ok(Some(self.metered(Box::new(link), opening.narrow)))
     }
 
     async fn before(&self, post: &Post, bell: &Bell) -> Result<Option<Box<dyn ChunkLink>>, String> {
@@ -101,9 +113,14 @@ impl Linker {
         let (link, carrier) = quic::over(arrival.stream, opening, bell.clone());
         let done = arrival.done;
         tokio::spawn(async move {
+            // The link itself tells its stage how it ended.
             let _ = carrier.await;
             drop(done);
         });
-        Ok(Some(Box::new(link)))
+        Ok(Some(self.metered(Box::new(link), opening.narrow)))
+    }
+
+    fn metered(&self, link: Box<dyn ChunkLink>, narrow: bool) -> Box<dyn ChunkLink> {
+        Box::new(Metered::over(link, narrow, Arc::clone(&self.meters)))
     }
 }

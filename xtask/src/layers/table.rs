@@ -209,6 +209,11 @@ pub const SHELL: &[(&str, &str)] = &[
         "shared/src/net.rs",
         "speaks with other processes; keeps keys and tokens in files",
     ),
+    ("shared/src/telemetry/registry.rs", "keeps what is measured"),
+    (
+        "shared/src/telemetry/serve.rs",
+        "answers who scrapes, over TCP",
+    ),
     (
         "coordinator/src/actor",
         "sockets, threads and the database around the machine",

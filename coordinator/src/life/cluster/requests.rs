@@ -19,7 +19,7 @@ fn refusal(code: RefusalCode, message: String) -> Refusal {
 impl Coordinator {
     pub(super) fn asked(&mut self, handle: Handle, trace: &str, request: Request) {
         let answer = match request {
-            Request::Status => Ok(Reply::Cluster(self.cluster_view())),
+            Request::Status => Ok(Reply::Cluster(self.view())),
             Request::Nodes => Ok(Reply::Nodes(self.node_views())),
             Request::Jobs => Ok(Reply::Jobs(self.job_views())),
             Request::Job(job) => self.found(&job),

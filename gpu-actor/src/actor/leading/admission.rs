@@ -94,7 +94,8 @@ fn fresh(
         files::read(folder.path(), &around.shape).map_err(|error| wrong(error.to_string()))?;
     if imported.layout != *layout {
         return Err(wrong(
-            "the adapter has another method, size, targets or (diff pruning) seed than the job's".into(),
+            "the adapter has another method, size, targets or (diff pruning) seed than the job's"
+                .into(),
         ));
     }
     tracing::debug!(job = %own, "starts from an imported adapter");
@@ -121,7 +122,9 @@ fn fetch(around: &Surroundings, key: &str, sha256: &str) -> Result<Vec<u8>, Reas
     }
     Err(Reason {
         class: ReasonClass::DataError,
-        message: format!("{key} was changed: its sha256 is {found}, not {sha256}; submit the job again"),
+        message: format!(
+            "{key} was changed: its sha256 is {found}, not {sha256}; submit the job again"
+        ),
     })
 }
 
