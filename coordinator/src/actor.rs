@@ -8,6 +8,7 @@
 //! | blocking | samples to token rows |
 
 mod coordinator;
+mod error;
 mod files;
 mod journal;
 mod leadership;
@@ -24,5 +25,6 @@ mod run;
 mod samples;
 mod settings;
 
-pub use run::{RunError, run};
+pub use error::RunError;
+pub use run::run;
 pub use settings::{CoordinatorSettings, Language};

@@ -55,7 +55,9 @@ fn a_coordinator_that_is_killed_changes_no_bit_and_nothing_starts_anew() {
     let adapters = cluster.adapters();
     let recoveries = cluster.until("the jobs", |cluster| {
         let jobs = cluster.jobs()?;
-        jobs.iter().map(|job| job["recoveries"].as_u64()).sum::<Option<u64>>()
+        jobs.iter()
+            .map(|job| job["recoveries"].as_u64())
+            .sum::<Option<u64>>()
     });
     assert_eq!(recoveries, 0, "stages trained on meanwhile");
     assert_same(&adapters, &wanted);

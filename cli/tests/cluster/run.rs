@@ -19,11 +19,23 @@ pub(crate) type Adapters = BTreeMap<String, Vec<u8>>;
 
 /// Jobs of as many methods as there are, each long enough to be disturbed.
 const EIGHT: &[(&str, &str, u64)] = &[
-    ("lora", r#"method = "lora", rank = 4, targets = "all-linear""#, 60),
-    ("dora", r#"method = "lora", rank = 3, dora = true, targets = ["q_proj", "down_proj"]"#, 45),
+    (
+        "lora",
+        r#"method = "lora", rank = 4, targets = "all-linear""#,
+        60,
+    ),
+    (
+        "dora",
+        r#"method = "lora", rank = 3, dora = true, targets = ["q_proj", "down_proj"]"#,
+        45,
+    ),
     ("ia3", r#"method = "ia3""#, 70),
     ("bottleneck", r#"method = "bottleneck", size = 5"#, 50),
-    ("prefix", r#"method = "prefix", tokens = 3, projection = 6"#, 40),
+    (
+        "prefix",
+        r#"method = "prefix", tokens = 3, projection = 6"#,
+        40,
+    ),
     ("prompt", r#"method = "prompt", tokens = 4"#, 55),
     ("bitfit", r#"method = "bitfit""#, 65),
     ("diff", r#"method = "diff", density = 0.01"#, 35),
@@ -47,7 +59,10 @@ impl Sandbox {
         assert!(made.status.success(), "{made:?}");
         let lines = (0..40).map(|i| {
             let words = "and so on ".repeat(1 + i % 5);
-            format!("{{\"text\": \"sample {i} says {words}until {}\"}}\n", i * 7 % 11)
+            format!(
+                "{{\"text\": \"sample {i} says {words}until {}\"}}\n",
+                i * 7 % 11
+            )
         });
         sandbox.write("samples.jsonl", &lines.collect::<String>());
         let mut text = "model = \"model\"\noutput = \"alone\"\n".to_owned();
@@ -88,7 +103,11 @@ impl Sandbox {
     /// What one process makes of the jobs.
     pub(crate) fn alone(&self) -> Adapters {
         let ran = self.spotmux(&["train", "jobs.toml", "--quiet"]);
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        assert!(
+            ran.status.success(),
+            "{}",
+            String::from_utf8_lossy(&ran.stderr)
+        );
         let folder = |job: &str| self.path().join("alone").join(job).join("adapter");
         self.adapters(folder)
     }
@@ -118,6 +137,16 @@ pub(crate) struct Cluster<'a> {
 impl<'a> Cluster<'a> {
     /// So many nodes, of which so many hold a stage.
     pub(crate) fn start(sandbox: &'a Sandbox, stages: usize, nodes: usize) -> Self {
+        Self::start_with(sandbox, stages, nodes, "")
+    }
+
+    /// With more in its file.
+    pub(crate) fn start_with(
+        sandbox: &'a Sandbox,
+        stages: usize,
+        nodes: usize,
+        more: &str,
+    ) -> Self {
         // Held all at once, so that no port is given twice.
         let sockets: Vec<UdpSocket> = (0..nodes + 2)
             .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
@@ -136,6 +165,7 @@ impl<'a> Cluster<'a> {
                 "[[node]]\nname = \"n{name}\"\nlisten = \"127.0.0.1:{port}\"\n"
             ));
         }
+        text.push_str(more);
         sandbox.write("cluster.toml", &text);
         drop(sockets);
         let mut up = sandbox.command(&["up", "--quiet"]);
@@ -163,11 +193,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// Waits until something is so.
-    pub(crate) fn until<T>(
-        &mut self,
-        what: &str,
-        mut look: impl FnMut(&Self) -> Option<T>,
-    ) -> T {
+    pub(crate) fn until<T>(&mut self, what: &str, mut look: impl FnMut(&Self) -> Option<T>) -> T {
         let begin = Instant::now();
         loop {
             if let Some(found) = look(self) {
@@ -175,7 +201,11 @@ impl<'a> Cluster<'a> {
             }
             let ended = self.up.try_wait().unwrap();
             if ended.is_some() || begin.elapsed() > PATIENCE {
-                panic!("{what}: not within {:?}, up {ended:?}\n{}", begin.elapsed(), self.logs());
+                panic!(
+                    "{what}: not within {:?}, up {ended:?}\n{}",
+                    begin.elapsed(),
+                    self.logs()
+                );
             }
             thread::sleep(Duration::from_millis(100));
         }
@@ -209,7 +239,10 @@ impl<'a> Cluster<'a> {
     pub(crate) fn adapters(&mut self) -> Adapters {
         self.until("all jobs end", |cluster| {
             let jobs = cluster.jobs()?;
-            let states: Vec<&str> = jobs.iter().filter_map(|job| job["state"].as_str()).collect();
+            let states: Vec<&str> = jobs
+                .iter()
+                .filter_map(|job| job["state"].as_str())
+                .collect();
             assert!(!states.contains(&"failed"), "{jobs:#?}\n{}", cluster.logs());
             let done = states.iter().all(|state| *state == "succeeded");
             (done && states.len() == cluster.sandbox.jobs.len()).then_some(())
@@ -219,7 +252,8 @@ impl<'a> Cluster<'a> {
             let ran = self.sandbox.spotmux(&["fetch", job, &folder]);
             assert!(ran.status.success(), "{ran:?}");
         }
-        self.sandbox.adapters(|job| self.sandbox.path().join("fetched").join(job))
+        self.sandbox
+            .adapters(|job| self.sandbox.path().join("fetched").join(job))
     }
 
     /// Ends a process at once, as a machine that is taken away.
@@ -273,7 +307,9 @@ pub(crate) fn assert_same(found: &Adapters, wanted: &Adapters) {
         found.keys().collect::<Vec<_>>(),
         wanted.keys().collect::<Vec<_>>()
     );
-    let differ = wanted.iter().filter(|(name, bytes)| found[*name] != **bytes);
+    let differ = wanted
+        .iter()
+        .filter(|(name, bytes)| found[*name] != **bytes);
     let differ: Vec<&String> = differ.map(|(name, _)| name).collect();
     assert!(differ.is_empty(), "other bytes: {differ:?}");
 }

@@ -148,7 +148,7 @@ impl CoordinatorActor {
                     last,
                 } => self.recall(handle, Wanted { job, after, until }, last),
                 Effect::StartPreparing { job, submission } => {
-                    (self.prepare)(job, submission, context.address());
+                    (self.prepare)(job, submission, context.address().recipient());
                 }
                 Effect::Deposed { term } => {
                     let reason = format!("term {term} leads: this coordinator stops");

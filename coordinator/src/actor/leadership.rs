@@ -5,9 +5,9 @@ use std::time::Duration;
 use shared::ids::{EventNumber, Term};
 use tokio::sync::mpsc;
 
+use super::error::RunError;
 use super::journal::{Held, Writer, Written};
 use super::meters::Meters;
-use super::run::RunError;
 use super::settings::CoordinatorSettings;
 use crate::life::cluster::{Coordinator, Now, Outcome};
 use crate::store::sqlite::Sqlite;

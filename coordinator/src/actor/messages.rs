@@ -1,6 +1,6 @@
 //! What the coordinator actor is told, and what it tells connections.
 
-use actix::Message;
+use actix::{Message, Recipient};
 use shared::ids::JobId;
 use shared::life::Reason;
 use shared::wire::notice::Notice;
@@ -8,7 +8,6 @@ use shared::wire::order::{Ordered, SampleOrder};
 use shared::wire::request::{JobRef, Reply, Request, Submission};
 use tokio::sync::mpsc;
 
-use super::coordinator::CoordinatorActor;
 use crate::life::cluster::Handle;
 use crate::life::membership::LinkId;
 use crate::record::Inputs;
@@ -84,4 +83,4 @@ pub(super) enum Ending {
 }
 
 /// Starts the preparing of a job; answers as `Prepared`.
-pub(super) type Prepare = Box<dyn Fn(JobId, Submission, actix::Addr<CoordinatorActor>)>;
+pub(super) type Prepare = Box<dyn Fn(JobId, Submission, Recipient<Prepared>)>;

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use actix::Addr;
+use actix::Recipient;
 use shared::artifact::{Key, Stamp, Store};
 use shared::ids::JobId;
 use shared::job::JobSpec;
 use shared::life::{Reason, ReasonClass};
 use shared::wire::request::Submission;
 
-use super::coordinator::CoordinatorActor;
 use super::files;
 use super::messages::{Prepare, Prepared};
 use super::preparing::{self as rows, Rows};
@@ -22,7 +21,7 @@ pub(super) fn start(network: &tokio::runtime::Handle, settings: &CoordinatorSett
     let (store, language) = (settings.store.clone(), Arc::clone(&settings.language));
     let shape = Arc::new(settings.decisions.backbone.shape.clone());
     Box::new(
-        move |job: JobId, submission: Submission, actor: Addr<CoordinatorActor>| {
+        move |job: JobId, submission: Submission, actor: Recipient<Prepared>| {
             let (store, language, shape) =
                 (store.clone(), Arc::clone(&language), Arc::clone(&shape));
             handle.spawn(async move {

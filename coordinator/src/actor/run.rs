@@ -4,19 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, System};
-use shared::net::authority::{Authority, AuthorityError};
-use shared::net::credential::{Credential, CredentialError};
+use shared::net::authority::Authority;
+use shared::net::credential::Credential;
 use shared::net::endpoint::Endpoint;
 use shared::net::enroll::Enroller;
-use shared::net::fault::NetError;
 use shared::net::router::{Router, RouterLimits};
 use shared::net::token::TokenStore;
 use shared::telemetry::serve;
-use thiserror::Error;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 use super::coordinator::CoordinatorActor;
+use super::error::RunError;
 use super::leadership::Leadership;
 use super::messages::{Ending, Stop};
 use super::meters::Meters;
@@ -24,39 +23,6 @@ use super::preparer;
 use super::renewal;
 use super::requests::CoordinatorService;
 use super::settings::CoordinatorSettings;
-use crate::book::Gap;
-use crate::store::JournalError;
-
-/// Says why a coordinator did not start, or ended.
-#[derive(Debug, Error)]
-pub enum RunError {
-    /// The journal.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The journal has a gap.
-    #[error(transparent)]
-    Gap(#[from] Gap),
-    /// The certificate.
-    #[error(transparent)]
-    Credential(#[from] CredentialError),
-    /// The authority.
-    #[error(transparent)]
-    Authority(#[from] AuthorityError),
-    /// The port, or TLS.
-    #[error(transparent)]
-    Net(#[from] NetError),
-    /// Threads.
-    #[error("the system gives no thread or runtime: {0}")]
-    System(#[from] std::io::Error),
-    /// It had to stop.
-    #[error("{0}")]
-    Stopped(String),
-    /// A defect.
-    #[error(
-        "the coordinator panicked, and its journal is whole: start it again, and report the lines before this"
-    )]
-    Panicked,
-}
 
 /// Runs a coordinator until the cluster is shut down or `stop` says so; in the latter case the cluster stays as it is.
 ///

@@ -6,8 +6,8 @@ use shared::ids::Term;
 use shared::net::credential::Credential;
 use shared::wire::notice::Hello;
 
+use super::error::RunError;
 use super::opener::Opener;
-use super::run::RunError;
 use super::settings::NodeSettings;
 use crate::model::Model;
 

@@ -1,75 +1,29 @@
 //! A gpu-actor from its start to its end.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, System};
-use shared::artifact::{ArtifactError, BlockingStore};
-use shared::net::credential::CredentialError;
+use shared::artifact::BlockingStore;
 use shared::net::endpoint::Endpoint;
-use shared::net::fault::NetError;
 use shared::net::router::{Router, RouterLimits};
 use shared::telemetry::serve;
-use thiserror::Error;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 
+use super::error::RunError;
 use super::hall::Hall;
 use super::holder::Holder;
 use super::links::Linker;
 use super::meters::Meters;
 use super::opener::Opener;
-use super::running::reporter;
 use super::service::NodeService;
 use super::settings::NodeSettings;
 use super::stage::{StageActor, Stop};
 use super::store::SharedStore;
 use super::traces::Traces;
-use super::{introduction, uplink};
+use super::{inbound, introduction, uplink};
 use crate::duty::Duty;
-
-/// Says why a gpu-actor did not start, or ended.
-#[derive(Debug, Error)]
-pub enum RunError {
-    /// The backbone.
-    #[error("model.path {path}: {reason}")]
-    Model {
-        /// Where it should be.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The certificate.
-    #[error(transparent)]
-    Credential(#[from] CredentialError),
-    /// The certificate of another node.
-    #[error(
-        "{path} is the certificate of {found}, this node is {node}: issue one for it with `spotmux ca issue`"
-    )]
-    OtherNode {
-        /// The file.
-        path: PathBuf,
-        /// Whose it is.
-        found: String,
-        /// This node.
-        node: String,
-    },
-    /// The port, or TLS.
-    #[error(transparent)]
-    Net(#[from] NetError),
-    /// The store of artifacts.
-    #[error(transparent)]
-    Store(#[from] ArtifactError),
-    /// Threads.
-    #[error("the system gives no thread or runtime: {0}")]
-    System(#[from] std::io::Error),
-    /// A defect.
-    #[error(
-        "the gpu-actor panicked, and durable states are whole: start it again, and report the lines before this"
-    )]
-    Panicked,
-}
 
 /// Runs a node until it is told to stop, by the coordinator or by `stop`.
 ///
@@ -130,7 +84,7 @@ pub fn run(
         backbone: look.content_hash(),
         base: look.name.clone().unwrap_or_else(|| look.identity()),
         shape: Arc::new(look.shape.clone()),
-        report: reporter(&network, actor.clone()),
+        report: inbound::reporter(&network, actor.clone()),
     };
     let router = network.block_on(async {
         Router::start(
@@ -140,7 +94,7 @@ pub fn run(
         )
     });
     let mut up = network.spawn(uplink::run(settings.clone(), endpoint, told));
-    network.spawn(uplink::pass_on(uplinked, actor.clone()));
+    network.spawn(inbound::pass_on(uplinked, actor.clone()));
     network.spawn(async move {
         stop.await;
         // A mailbox that is gone is one that stopped.

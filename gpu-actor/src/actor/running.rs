@@ -5,13 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
-use actix::Addr;
 use shared::ids::JobId;
 use shared::wire::order::{JobAction, JobOrder, SampleOrder};
-use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
 
-use super::stage::{Happened, StageActor};
 use crate::duty::Event;
 use crate::link::bell::Bell;
 
@@ -60,21 +56,4 @@ impl Running {
         // A panic was told as the end of the post.
         let _ = self.thread.join();
     }
-}
-
-/// Reports of stage threads go through the network's runtime to the actor, in their order. What waits is bounded by the
-/// work of a stage: a report is a step, an evaluation or a state.
-pub(super) fn reporter(network: &Runtime, actor: Addr<StageActor>) -> Report {
-    let (out, mut reports) = mpsc::unbounded_channel::<Event>();
-    network.spawn(async move {
-        while let Some(event) = reports.recv().await {
-            if actor.send(Happened(event)).await.is_err() {
-                return;
-            }
-        }
-    });
-    Arc::new(move |event| {
-        // An actor that is gone hears nothing more.
-        let _ = out.send(event);
-    })
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::Addr;
 use shared::net::backoff::Backoff;
 use shared::net::client::Client;
 use shared::net::credential::Credential;
@@ -17,7 +16,6 @@ use shared::wire::order::Ordered;
 use tokio::sync::mpsc;
 
 use super::settings::NodeSettings;
-use super::stage::{StageActor, Uplink};
 
 /// What the uplink tells the stage actor.
 #[derive(Debug)]
@@ -75,15 +73,6 @@ pub(super) async fn run(
             return;
         }
         backoff.pause().await;
-    }
-}
-
-/// Passes on to the actor what the uplink tells, until either ends.
-pub(super) async fn pass_on(mut told: mpsc::Receiver<Uplinked>, actor: Addr<StageActor>) {
-    while let Some(told) = told.recv().await {
-        if actor.send(Uplink(told)).await.is_err() {
-            return;
-        }
     }
 }
 

@@ -261,7 +261,11 @@ pub const IMPURE: &[(&str, &str)] = &[
 ];
 
 /// Paths that a rule of [`IMPURE`] covers by its prefix but that are values only.
-pub const PURE_ALL_THE_SAME: &[&str] = &["std::time::Duration", "core::net::SocketAddr"];
+pub const PURE_ALL_THE_SAME: &[&str] = &[
+    "std::time::Duration",
+    "core::net::Ipv4Addr",
+    "core::net::SocketAddr",
+];
 
 /// Macros that print or read the environment: shell only.
 pub const IMPURE_MACROS: &[&str] = &[
