@@ -93,6 +93,10 @@ pub(crate) fn coordinator(
             template: language.template,
         }),
         endpoint: endpoint(config.coordinator.listen, loaded),
+        metrics: config
+            .telemetry
+            .metrics
+            .then_some(config.coordinator.metrics),
         credential: directory.join(places::COORDINATOR),
         authority: authority.exists().then_some(authority),
         tokens: directory.join(places::TOKENS),
@@ -205,6 +209,7 @@ pub(crate) fn node(
         incarnation: clock::now().0,
         coordinator: config.coordinator.listen,
         endpoint: endpoint(node.listen, loaded),
+        metrics: config.telemetry.metrics.then_some(node.metrics),
         advertised: None,
         credential: directory.join(places::node(&node.name)),
         store: artifacts(loaded, settings)?,

@@ -7,16 +7,24 @@
 //! | journal | the only one that touches the database: appends in groups, renews the lease |
 //! | blocking | samples to token rows |
 
-mod certificates;
 mod coordinator;
+mod error;
 mod files;
 mod journal;
+mod leadership;
+mod logging;
+mod messages;
+mod meters;
 mod nodes;
+mod preparer;
 mod preparing;
+mod recall;
+mod renewal;
 mod requests;
 mod run;
 mod samples;
 mod settings;
 
-pub use run::{RunError, run};
+pub use error::RunError;
+pub use run::run;
 pub use settings::{CoordinatorSettings, Language};

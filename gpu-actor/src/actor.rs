@@ -9,11 +9,17 @@
 //!
 //! Bulk values go from the stage's thread to the network and back; no mailbox sees them.
 
+mod error;
 mod export;
+mod guest;
 mod hall;
 mod holder;
+mod inbound;
+mod introduction;
 mod leading;
 mod links;
+mod metered;
+mod meters;
 mod opener;
 mod run;
 mod running;
@@ -24,5 +30,6 @@ mod store;
 mod traces;
 mod uplink;
 
-pub use run::{RunError, run};
+pub use error::RunError;
+pub use run::run;
 pub use settings::NodeSettings;

@@ -1,7 +1,7 @@
 //! Words every spotmux crate shares: ids, jobs, model shapes, keyed randomness.
 //!
 //! The rule of entry: used by two crates, and a word or a manner. Nothing here does I/O, reads a clock or
-//! knows a tensor, but `net` and `artifact`, which are shells; this file only lists the rooms.
+//! knows a tensor, but `net`, `artifact` and two files of `telemetry`, which are shells; this file only lists the rooms.
 //!
 //! | room | one line |
 //! | --- | --- |
@@ -12,6 +12,7 @@
 //! | [`life`] | the states of a job as its owner sees them |
 //! | [`plan`] | which node holds which layers, which jobs train there |
 //! | [`wire`] | what travels between processes |
+//! | [`telemetry`] | what processes measure of themselves, and where it is read |
 //! | [`model`] | layer, head and vocabulary sizes of a backbone; the sites an adapter may attach to |
 //! | `net` | connections between processes: QUIC with TLS both ways; feature `net` |
 //! | `artifact` | the store of artifacts: a folder or a bucket; feature `artifact` |
@@ -36,5 +37,6 @@ pub mod random;
 pub mod strict_json;
 pub mod strict_toml;
 pub mod suggest;
+pub mod telemetry;
 pub mod units;
 pub mod wire;

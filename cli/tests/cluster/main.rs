@@ -7,5 +7,9 @@
 )]
 
 mod disturbed;
+mod hostile;
+mod metrics;
 mod peace;
 mod run;
+mod stored;
+mod trace;

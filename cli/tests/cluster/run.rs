@@ -145,6 +145,16 @@ pub(crate) struct Cluster<'a> {
 impl<'a> Cluster<'a> {
     /// So many nodes, of which so many hold a stage.
     pub(crate) fn start(sandbox: &'a Sandbox, stages: usize, nodes: usize) -> Self {
+        Self::start_with(sandbox, stages, nodes, "")
+    }
+
+    /// With more in its file.
+    pub(crate) fn start_with(
+        sandbox: &'a Sandbox,
+        stages: usize,
+        nodes: usize,
+        more: &str,
+    ) -> Self {
         // Held all at once, so that no port is given twice.
         let sockets: Vec<UdpSocket> = (0..nodes + 2)
             .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
@@ -163,6 +173,7 @@ impl<'a> Cluster<'a> {
                 "[[node]]\nname = \"n{name}\"\nlisten = \"127.0.0.1:{port}\"\n"
             ));
         }
+        text.push_str(more);
         sandbox.write("cluster.toml", &text);
         drop(sockets);
         let mut up = sandbox.command(&["up", "--quiet"]);

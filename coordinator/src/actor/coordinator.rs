@@ -4,98 +4,40 @@
 //! and so is a client. An answer that finds no room ends the client's stream; an order that finds none ends the node's.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use actix::{Actor, AsyncContext, Context, Handler, Message, StreamHandler, System};
+use actix::{Actor, AsyncContext, Context, Handler, StreamHandler};
 use futures_util::stream::unfold;
-use shared::ids::{EventNumber, JobId};
-use shared::life::Reason;
-use shared::wire::notice::Notice;
-use shared::wire::order::{Ordered, SampleOrder};
-use shared::wire::request::{JobRef, Reply, Request, Submission};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::journal::{Writer, Written};
+use super::leadership::Leadership;
+use super::logging;
+use super::messages::{
+    Arrived, Ask, Ending, Gone, Left, Prepare, Prepared, Question, Stop, ToClient, ToNode, Told,
+};
+use super::meters::{Counts, Meters};
+use super::recall::{self, Wanted};
 use super::settings::CoordinatorSettings;
 use crate::life::cluster::{Coordinator, Effect, Handle, Input, Now, Outcome};
 use crate::life::membership::LinkId;
-use crate::record::{Inputs, Record};
 
 /// Messages of all kinds that may wait.
 const MAILBOX: usize = 1024;
-
-/// What a node's connection is told.
-#[derive(Debug)]
-pub(super) enum ToNode {
-    Order(Box<Ordered>),
-    Close(String),
-}
-
-/// What a client's stream is told.
-#[derive(Debug)]
-pub(super) enum ToClient {
-    Reply(Box<Reply>, bool),
-    Tokens(Vec<u32>),
-}
-
-/// Answers that may wait for a client's network.
-pub(super) const ANSWERS: usize = 256;
-/// Orders that may wait for a node's network.
-pub(super) const ORDERS: usize = 1024;
-
-/// What a client asks of the machine.
-#[derive(Debug)]
-pub(super) enum Question {
-    Request { trace: String, request: Request },
-    Sample(Option<JobRef>, SampleOrder),
-}
-
-/// A client asks; its number.
-#[derive(Debug, Message)]
-#[rtype(result = "Handle")]
-pub(super) struct Ask(pub(super) Question, pub(super) mpsc::Sender<ToClient>);
-
-/// A client no longer waits.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(super) struct Gone(pub(super) Handle);
-
-/// A node connected; its number.
-#[derive(Debug, Message)]
-#[rtype(result = "LinkId")]
-pub(super) struct Arrived(pub(super) mpsc::Sender<ToNode>);
-
-/// A node tells.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(super) struct Told(pub(super) LinkId, pub(super) Notice);
-
-/// A node's connection ended.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(super) struct Left(pub(super) LinkId);
-
-/// The files of a job were read.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(super) struct Prepared(pub(super) JobId, pub(super) Result<Inputs, Reason>);
-
-/// The process is asked to end; the cluster stays.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(super) struct Stop;
-
-/// Starts the preparing of a job; answers as `Prepared`.
-pub(super) type Prepare = Box<dyn Fn(JobId, Submission, actix::Addr<CoordinatorActor>)>;
+/// What is measured of the machine's state is looked at so often.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The machine and what it acts through.
 pub(super) struct CoordinatorActor {
-    pub(super) machine: Coordinator,
-    pub(super) settings: CoordinatorSettings,
-    pub(super) writer: Option<Writer>,
-    pub(super) written: Option<mpsc::UnboundedReceiver<Written>>,
-    pub(super) first: Option<Outcome>,
-    pub(super) prepare: Prepare,
-    pub(super) failed: mpsc::UnboundedSender<String>,
+    machine: Coordinator,
+    settings: CoordinatorSettings,
+    meters: Meters,
+    writer: Option<Writer>,
+    written: Option<mpsc::UnboundedReceiver<Written>>,
+    first: Option<Outcome>,
+    prepare: Prepare,
+    /// Dropped unused when the actor panics.
+    ending: Option<oneshot::Sender<Ending>>,
     nodes: BTreeMap<LinkId, mpsc::Sender<ToNode>>,
     clients: BTreeMap<Handle, mpsc::Sender<ToClient>>,
     last: u64,
@@ -107,20 +49,23 @@ pub(super) struct CoordinatorActor {
 
 impl CoordinatorActor {
     pub(super) fn new(
-        (machine, first): (Coordinator, Outcome),
+        leadership: Leadership,
         settings: CoordinatorSettings,
-        (writer, written): (Writer, mpsc::UnboundedReceiver<Written>),
+        meters: Meters,
         prepare: Prepare,
-        failed: mpsc::UnboundedSender<String>,
+        ending: oneshot::Sender<Ending>,
     ) -> Self {
+        let (machine, first) = leadership.machine;
+        let (writer, written) = leadership.journal;
         Self {
             machine,
             settings,
+            meters,
             writer: Some(writer),
             written: Some(written),
             first: Some(first),
             prepare,
-            failed,
+            ending: Some(ending),
             nodes: BTreeMap::new(),
             clients: BTreeMap::new(),
             last: 0,
@@ -136,6 +81,9 @@ impl CoordinatorActor {
     }
 
     fn take(&mut self, input: Input, context: &Context<Self>) {
+        if self.ending.is_none() {
+            return;
+        }
         let now = Now {
             steady: (self.settings.steady)(),
             wall: (self.settings.wall)(),
@@ -147,6 +95,11 @@ impl CoordinatorActor {
     /// Effects are performed in order, each after the records before it are safe.
     fn follow(&mut self, outcome: Outcome, context: &Context<Self>) {
         let Outcome { records, effects } = outcome;
+        let now = (self.settings.steady)();
+        for record in &records {
+            self.meters.note(now, record);
+            logging::note(record, &self.machine.book().ledger);
+        }
         if records.is_empty() && self.waiting.is_empty() {
             return self.perform(effects, context);
         }
@@ -193,14 +146,15 @@ impl CoordinatorActor {
                     after,
                     until,
                     last,
-                } => self.recall(handle, job, (after, until), last),
+                } => self.recall(handle, Wanted { job, after, until }, last),
                 Effect::StartPreparing { job, submission } => {
-                    (self.prepare)(job, submission, context.address());
+                    (self.prepare)(job, submission, context.address().recipient());
                 }
                 Effect::Deposed { term } => {
-                    self.fail(format!("term {term} leads: this coordinator stops"));
+                    let reason = format!("term {term} leads: this coordinator stops");
+                    self.end(Ending::Failed(reason));
                 }
-                Effect::Finished => System::current().stop(),
+                Effect::Finished => self.end(Ending::Asked),
             }
         }
     }
@@ -225,53 +179,35 @@ impl CoordinatorActor {
         }
     }
 
-    /// Events that are in the journal only go to the client from a task of their own, in portions.
-    fn recall(
-        &mut self,
-        handle: Handle,
-        job: Option<JobId>,
-        (after, until): (EventNumber, EventNumber),
-        last: bool,
-    ) {
-        const PORTION: u32 = 500;
+    /// Events that are in the journal only go to the client from a task of their own.
+    fn recall(&mut self, handle: Handle, wanted: Wanted, last: bool) {
         let client = if last {
             self.clients.remove(&handle)
         } else {
             self.clients.get(&handle).cloned()
         };
-        let (Some(client), Some(writer)) = (client, &self.writer) else {
-            return;
-        };
-        let reader = writer.reader();
-        actix::spawn(async move {
-            let mut from = after;
-            while from < until {
-                let records = reader.read(from, PORTION).await.unwrap_or_default();
-                let Some(newest) = records.last().map(|record| record.number) else {
-                    break;
-                };
-                let wanted = records.iter().filter(|record| {
-                    record.number <= until && job.is_none_or(|job| record.change.job() == Some(job))
-                });
-                let events = wanted.map(Record::view).collect();
-                from = newest;
-                let reply = Box::new(Reply::Events(events));
-                if client.send(ToClient::Reply(reply, false)).await.is_err() {
-                    return;
-                }
-            }
-            if last {
-                let _ = client
-                    .send(ToClient::Reply(Box::new(Reply::Done), true))
-                    .await;
-            }
-        });
+        if let (Some(client), Some(writer)) = (client, &self.writer) {
+            actix::spawn(recall::tell(writer.reader(), wanted, client, last));
+        }
     }
 
-    fn fail(&self, reason: String) {
-        // Nobody listens only when the process ends already.
-        let _ = self.failed.send(reason);
-        System::current().stop();
+    /// Whoever runs the actor is told once why it ends, and ends it.
+    fn end(&mut self, why: Ending) {
+        if let Some(ending) = self.ending.take() {
+            // Nobody listens only when the process ends already.
+            let _ = ending.send(why);
+        }
+    }
+
+    fn look(&mut self) {
+        let book = self.machine.book();
+        let counts = Counts {
+            waiting: book.ledger.waiting().count(),
+            events: book.last.0,
+            ignored: self.machine.ignored(),
+        };
+        let now = (self.settings.steady)();
+        self.meters.look(now, &self.machine.view(), &counts);
     }
 }
 
@@ -292,6 +228,7 @@ impl Actor for CoordinatorActor {
         context.run_interval(self.settings.tick, |actor, context| {
             actor.take(Input::Tick, context);
         });
+        context.run_interval(LOOK, |actor, _| actor.look());
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {
@@ -311,7 +248,7 @@ impl StreamHandler<Written> for CoordinatorActor {
                 }
             }
             // What was decided and is not written must not be acted on.
-            Written::Failed(error) => self.fail(error.to_string()),
+            Written::Failed(error) => self.end(Ending::Failed(error.to_string())),
         }
     }
 
@@ -362,6 +299,7 @@ impl Handler<Told> for CoordinatorActor {
     type Result = ();
 
     fn handle(&mut self, Told(link, notice): Told, context: &mut Self::Context) {
+        self.meters.told();
         self.take(Input::Told { link, notice }, context);
     }
 }
@@ -387,6 +325,6 @@ impl Handler<Stop> for CoordinatorActor {
     type Result = ();
 
     fn handle(&mut self, _: Stop, _: &mut Self::Context) {
-        System::current().stop();
+        self.end(Ending::Asked);
     }
 }

@@ -1,16 +1,28 @@
 //! The thread of the journal: appends what waits together, renews the lease, reads the past.
+//!
+//! | id | invariant |
+//! | --- | --- |
+//! | JT-1 | what is told as written is in the journal, and so is all before it |
+//! | JT-2 | after a failure nothing more is written, and the failure is told |
+//! | JT-3 | the lease is renewed every third of its time, however busy or idle the journal is |
+//! | JT-4 | the end waits for what was to be written, and for nobody who reads |
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use shared::ids::EventNumber;
+use shared::telemetry::registry::Histogram;
 use shared::units::Micros;
 use tokio::sync::{mpsc, oneshot};
 
+use super::settings::Clock;
 use crate::book::Book;
 use crate::record::Record;
 use crate::store::{Journal, JournalError, Lease};
+
+#[cfg(test)]
+mod tests;
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -22,6 +34,7 @@ enum Task {
         most: u32,
         reply: oneshot::Sender<Result<Vec<Record>, JournalError>>,
     },
+    End,
 }
 
 /// What the thread tells.
@@ -31,6 +44,17 @@ pub(super) enum Written {
     UpTo(u64),
     /// Nothing more will be written.
     Failed(JournalError),
+}
+
+/// A journal, and the right to write it.
+pub(super) struct Held {
+    pub(super) journal: Box<dyn Journal + Send>,
+    pub(super) lease: Lease,
+    /// How long the lease lasts from each renewal.
+    pub(super) lasts: Micros,
+    pub(super) steady: Clock,
+    /// Is told how long appends take.
+    pub(super) appends: Histogram,
 }
 
 /// The journal as the actor sees it.
@@ -45,27 +69,26 @@ impl Writer {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(super) fn start(
-        journal: Box<dyn Journal + Send>,
-        lease: Lease,
-        lasts: Micros,
-        told: mpsc::UnboundedSender<Written>,
-    ) -> std::io::Result<Self> {
+    pub(super) fn start(held: Held, told: mpsc::UnboundedSender<Written>) -> std::io::Result<Self> {
         let (tasks, inbox) = channel();
-        let work = move || work(journal, &lease, lasts, &inbox, &told);
+        let work = move || work(held, &inbox, &told);
         let thread = thread::Builder::new().name("journal".into()).spawn(work)?;
         Ok(Self { tasks, thread })
     }
 
     /// Appends records; told as `UpTo` with this number once they are safe.
     pub(super) fn append(&self, number: u64, records: Vec<Record>) {
-        // A thread that ended said why.
-        let _ = self.tasks.send(Task::Append(number, records));
+        self.give(Task::Append(number, records));
     }
 
     /// Writes what all records so far come to.
     pub(super) fn snapshot(&self, book: Book) {
-        let _ = self.tasks.send(Task::Snapshot(Box::new(book)));
+        self.give(Task::Snapshot(Box::new(book)));
+    }
+
+    fn give(&self, task: Task) {
+        // A thread that ended said why, and its owner ends too.
+        let _ = self.tasks.send(task);
     }
 
     /// What reads records after a number, from anywhere.
@@ -73,10 +96,12 @@ impl Writer {
         Reader(self.tasks.clone())
     }
 
-    /// Writes what waits, gives the lease back and ends. Blocks.
+    /// Writes what waits, gives the lease back and ends. Blocks for that, and not for readers. JT-4
     pub(super) fn end(self) {
-        drop(self.tasks);
-        let _ = self.thread.join();
+        self.give(Task::End);
+        if self.thread.join().is_err() {
+            tracing::error!("the journal's thread panicked: report a bug");
+        }
     }
 }
 
@@ -99,69 +124,95 @@ impl Reader {
     }
 }
 
-fn work(
-    mut journal: Box<dyn Journal + Send>,
-    lease: &Lease,
-    lasts: Micros,
-    inbox: &Receiver<Task>,
-    told: &mpsc::UnboundedSender<Written>,
-) {
-    let third = Duration::from_micros((lasts.0 / 3).max(1));
+fn work(mut held: Held, inbox: &Receiver<Task>, told: &mpsc::UnboundedSender<Written>) {
+    let third = Micros((held.lasts.0 / 3).max(1));
+    // The lease was just taken.
+    let mut renewed = (held.steady)();
     loop {
-        let first = match inbox.recv_timeout(third) {
+        let left = third.since((held.steady)().since(renewed));
+        let first = match inbox.recv_timeout(Duration::from_micros(left.0)) {
             Ok(task) => Some(task),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => {
-                // Whoever comes next waits for the expiry instead.
-                let _ = journal.give_back(lease);
-                return;
-            }
+            Err(RecvTimeoutError::Disconnected) => Some(Task::End),
         };
-        let outcome = round(&mut *journal, lease, lasts, first, inbox, told);
-        if let Err(error) = outcome {
+        let round = Round::of(first.into_iter().chain(inbox.try_iter()));
+        let ends = round.ends;
+        if let Err(error) = round.run(&mut held, told) {
+            // An owner that is gone acts on nothing any more.
             let _ = told.send(Written::Failed(error));
             return;
+        }
+        if ends {
+            if let Err(error) = held.journal.give_back(&held.lease) {
+                tracing::warn!(%error, "the lease is not given back: who comes next waits for its expiry");
+            }
+            return;
+        }
+        let now = (held.steady)();
+        if now.since(renewed) >= third {
+            if let Err(error) = held.journal.renew(&held.lease, held.lasts) {
+                // As above.
+                let _ = told.send(Written::Failed(error));
+                return;
+            }
+            renewed = now;
         }
     }
 }
 
-/// Does what waits. The lease is renewed each time: records come more often than it expires, or nothing does.
-fn round(
-    journal: &mut dyn Journal,
-    lease: &Lease,
-    lasts: Micros,
-    first: Option<Task>,
-    inbox: &Receiver<Task>,
-    told: &mpsc::UnboundedSender<Written>,
-) -> Result<(), JournalError> {
-    let mut records = Vec::new();
-    let mut number = None;
-    let mut later = Vec::new();
-    for task in first.into_iter().chain(inbox.try_iter()) {
-        match task {
-            Task::Append(own, more) => {
-                number = Some(own);
-                records.extend(more);
+/// What waits, taken together: one append for all records.
+#[derive(Debug, Default)]
+struct Round {
+    records: Vec<Record>,
+    number: Option<u64>,
+    later: Vec<Task>,
+    ends: bool,
+}
+
+impl Round {
+    fn of(tasks: impl Iterator<Item = Task>) -> Self {
+        let mut round = Self::default();
+        for task in tasks {
+            match task {
+                Task::Append(own, more) => {
+                    round.number = Some(own);
+                    round.records.extend(more);
+                }
+                Task::End => {
+                    round.ends = true;
+                    return round;
+                }
+                other => round.later.push(other),
             }
-            other => later.push(other),
         }
+        round
     }
-    if records.is_empty() {
-        journal.renew(lease, lasts)?;
-    } else {
-        journal.append(lease, &records)?;
-    }
-    if let Some(number) = number {
-        let _ = told.send(Written::UpTo(number));
-    }
-    for task in later {
-        match task {
-            Task::Snapshot(book) => journal.snapshot(lease, &book)?,
-            Task::Read { after, most, reply } => {
-                let _ = reply.send(journal.records(after, most));
+
+    fn run(
+        self,
+        held: &mut Held,
+        told: &mpsc::UnboundedSender<Written>,
+    ) -> Result<(), JournalError> {
+        if !self.records.is_empty() {
+            let begin = (held.steady)();
+            held.journal.append(&held.lease, &self.records)?;
+            let took = (held.steady)().since(begin);
+            held.appends.record(took.seconds());
+        }
+        if let Some(number) = self.number {
+            // An owner that is gone acts on nothing any more; its records are safe all the same.
+            let _ = told.send(Written::UpTo(number));
+        }
+        for task in self.later {
+            match task {
+                Task::Snapshot(book) => held.journal.snapshot(&held.lease, &book)?,
+                Task::Read { after, most, reply } => {
+                    // A reader that is gone lost interest.
+                    let _ = reply.send(held.journal.records(after, most));
+                }
+                Task::Append(..) | Task::End => unreachable!("they are no later tasks"),
             }
-            Task::Append(..) => unreachable!("appends were done"),
         }
+        Ok(())
     }
-    Ok(())
 }

@@ -8,19 +8,25 @@ use shared::net::stream::Stream;
 use shared::wire::notice::Notice;
 use tokio::sync::mpsc;
 
-use super::coordinator::{Arrived, CoordinatorActor, Left, ORDERS, ToNode, Told};
+use super::coordinator::CoordinatorActor;
+use super::messages::{Arrived, Left, ORDERS, ToNode, Told};
+use super::renewal::{expired, send_away};
+use super::settings::Clock;
 
 /// Serves a node for as long as its connection lasts.
 pub(super) async fn serve(
     peer: Peer,
     mut stream: Stream,
     actor: &Addr<CoordinatorActor>,
+    wall: &Clock,
     mut stop: Stop,
 ) -> Result<(), NetError> {
     let (orders, mut inbox) = mpsc::channel(ORDERS);
     let Ok(link) = actor.send(Arrived(orders)).await else {
         return Ok(());
     };
+    let expired = expired(&peer, wall);
+    tokio::pin!(expired);
     let ended = loop {
         tokio::select! {
             notice = stream.receiver.receive::<Notice>() => match notice {
@@ -51,6 +57,10 @@ pub(super) async fn serve(
                     break Ok(());
                 }
             },
+            () = &mut expired => {
+                send_away(&peer);
+                break Ok(());
+            }
             () = stop.wait() => break Ok(()),
         }
     };

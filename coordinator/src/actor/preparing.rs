@@ -114,12 +114,10 @@ mod tests {
     }
 
     fn shape() -> ModelShape {
-        shared::model::ModelShape::from_json(
-            br#"{"model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
-                 "num_attention_heads": 4, "vocab_size": 259, "max_position_embeddings": 128, "rms_norm_eps": 1e-5,
-                 "tie_word_embeddings": true}"#,
-        )
-        .unwrap()
+        let text = r#"{"model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+                       "num_attention_heads": 4, "vocab_size": 259, "max_position_embeddings": 128,
+                       "rms_norm_eps": 1e-5, "tie_word_embeddings": true}"#;
+        shared::model::config::parse(text).unwrap()
     }
 
     fn prepare(samples: &str) -> Result<Rows, Reason> {

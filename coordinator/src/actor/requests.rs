@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use actix::Addr;
 use shared::net::endpoint::Peer;
+use shared::net::enroll::Enroller;
 use shared::net::fault::NetError;
 use shared::net::router::{Service, Stop};
 use shared::net::stream::Stream;
@@ -11,9 +12,10 @@ use shared::wire::opening::Opening;
 use shared::wire::request::{JobRef, RefusalCode, Reply, Request, SampleRequest};
 use tokio::sync::mpsc;
 
-use super::certificates::Certificates;
-use super::coordinator::{ANSWERS, Ask, CoordinatorActor, Gone, Question, ToClient};
+use super::coordinator::CoordinatorActor;
 use super::files::{self, refusal};
+use super::messages::{ANSWERS, Ask, Gone, Question, ToClient};
+use super::renewal::{expired, send_away};
 use super::settings::CoordinatorSettings;
 use super::{nodes, samples};
 
@@ -21,7 +23,7 @@ use super::{nodes, samples};
 pub(super) struct CoordinatorService {
     pub(super) actor: Addr<CoordinatorActor>,
     pub(super) settings: CoordinatorSettings,
-    pub(super) certificates: Option<Arc<Certificates>>,
+    pub(super) enroller: Option<Arc<Enroller>>,
 }
 
 const NO_AUTHORITY: &str =
@@ -35,6 +37,11 @@ impl Service for CoordinatorService {
         stream: &mut Stream,
         stop: Stop,
     ) -> Result<(), NetError> {
+        let now = (self.settings.wall)();
+        if now >= peer.until {
+            send_away(peer);
+            return Ok(());
+        }
         let store = &self.settings.store;
         let reply = match request {
             Request::HasFile(file) => files::has(store, &file).await,
@@ -45,9 +52,9 @@ impl Service for CoordinatorService {
                 Ok(job) => files::send_adapter(store, &job, stream).await?,
                 Err(reply) => Ok(reply),
             },
-            Request::Sample(sample) => return self.sample(&sample, stream, stop).await,
-            Request::Renew { signing_request } => Ok(match &self.certificates {
-                Some(certificates) => certificates.renew(&peer.identity, &signing_request),
+            Request::Sample(sample) => return self.sample(peer, &sample, stream, stop).await,
+            Request::Renew { signing_request } => Ok(match &self.enroller {
+                Some(enroller) => enroller.renew(peer, &signing_request, now),
                 None => Reply::Refused(refusal(RefusalCode::Invalid, NO_AUTHORITY.into())),
             }),
             other => {
@@ -55,7 +62,7 @@ impl Service for CoordinatorService {
                     trace: trace(),
                     request: other,
                 };
-                return self.ask(question, stream, stop, |_| None).await;
+                return self.ask(peer, question, stream, stop, |_| None).await;
             }
         };
         stream
@@ -72,15 +79,17 @@ impl Service for CoordinatorService {
         stop: Stop,
     ) -> Result<(), NetError> {
         match opening {
-            Opening::Node => nodes::serve(peer, stream, &self.actor, stop).await,
+            Opening::Node => {
+                nodes::serve(peer, stream, &self.actor, &self.settings.wall, stop).await
+            }
             // The router lets nothing else through.
             Opening::Request | Opening::Link(_) => Ok(()),
         }
     }
 
     async fn join(&self, token: String, signing_request: String) -> Reply {
-        match &self.certificates {
-            Some(certificates) => certificates.join(&token, &signing_request),
+        match &self.enroller {
+            Some(enroller) => enroller.join(&token, &signing_request, (self.settings.wall)()),
             None => Reply::Refused(refusal(RefusalCode::Invalid, NO_AUTHORITY.into())),
         }
     }
@@ -90,6 +99,7 @@ impl CoordinatorService {
     /// Passes a question to the machine, and its answers to the client until the last.
     async fn ask(
         &self,
+        peer: &Peer,
         question: Question,
         stream: &mut Stream,
         mut stop: Stop,
@@ -99,9 +109,15 @@ impl CoordinatorService {
         let Ok(handle) = self.actor.send(Ask(question, answers)).await else {
             return stream.sender.send(&closing()).await;
         };
+        let expired = expired(peer, &self.settings.wall);
+        tokio::pin!(expired);
         let outcome = loop {
             let told = tokio::select! {
                 told = inbox.recv() => told,
+                () = &mut expired => {
+                    send_away(peer);
+                    break Ok(());
+                }
                 () = stop.wait() => break stream.sender.send(&closing()).await,
             };
             let (reply, last) = match told {
@@ -127,6 +143,7 @@ impl CoordinatorService {
 
     async fn sample(
         &self,
+        peer: &Peer,
         request: &SampleRequest,
         stream: &mut Stream,
         stop: Stop,
@@ -143,6 +160,7 @@ impl CoordinatorService {
             (!text.is_empty()).then_some(text)
         };
         self.ask(
+            peer,
             Question::Sample(request.job.clone(), order),
             stream,
             stop,

@@ -1,5 +1,6 @@
 //! What a coordinator is told when it starts.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,8 @@ pub struct CoordinatorSettings {
     pub language: Arc<Language>,
     /// Where it listens.
     pub endpoint: EndpointSettings,
+    /// Where its metrics are read, if anywhere.
+    pub metrics: Option<SocketAddr>,
     /// File of its certificate and key.
     pub credential: PathBuf,
     /// File of the cluster's authority; none where certificates are not made here.

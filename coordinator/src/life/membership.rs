@@ -322,7 +322,9 @@ impl Membership {
     /// Tokens per second of all nodes over the last half minute.
     #[must_use]
     pub fn speed(&self, now: Micros) -> f64 {
-        self.nodes.values().map(|node| node.speed(now)).sum()
+        // A sum of nothing is -0.0.
+        let speeds = self.nodes.values().map(|node| node.speed(now));
+        speeds.fold(0.0, |sum, speed| sum + speed)
     }
 
     fn check(&self) {

@@ -48,6 +48,7 @@ pub(super) fn start(work: Work, store: Arc<SharedStore>, done: Sender<Exported>,
     let thread = thread::Builder::new().name("export".into()).spawn(write);
     if let Err(error) = thread {
         let outcome = Err(format!("the system gives no thread: {error}"));
+        // As above.
         let _ = told.send(Exported { own, outcome });
         ring.ring();
     }

@@ -14,25 +14,37 @@ use tokio::time::timeout;
 
 /// A link that came, and what its carrier's end is told to.
 #[derive(Debug)]
-pub(super) struct Arrival {
+pub(super) struct Arrival<S = Stream> {
     /// What the neighbour said it is.
     pub(super) opening: LinkOpening,
     /// The stream.
-    pub(super) stream: Stream,
+    pub(super) stream: S,
     /// Dropped when the link is no longer used: whoever brought the stream waits for that.
     pub(super) done: oneshot::Sender<()>,
 }
 
 /// The place.
-#[derive(Debug, Default)]
-pub(super) struct Hall {
-    waiting: Mutex<BTreeMap<(PlanEpoch, u32, u32), Arrival>>,
+#[derive(Debug)]
+pub(super) struct Hall<S = Stream> {
+    waiting: Mutex<Waiting<S>>,
     came: Notify,
 }
 
-impl Hall {
+/// By plan, replica and stage.
+type Waiting<S> = BTreeMap<(PlanEpoch, u32, u32), Arrival<S>>;
+
+impl<S> Default for Hall<S> {
+    fn default() -> Self {
+        Self {
+            waiting: Mutex::default(),
+            came: Notify::new(),
+        }
+    }
+}
+
+impl<S> Hall<S> {
     /// Brings a link; a later one for the same seat replaces it.
-    pub(super) fn bring(&self, arrival: Arrival) {
+    pub(super) fn bring(&self, arrival: Arrival<S>) {
         let opening = arrival.opening;
         let seat = (opening.epoch, opening.replica, opening.to_stage);
         self.lock().insert(seat, arrival);
@@ -46,7 +58,7 @@ impl Hall {
         replica: u32,
         stage: u32,
         patience: Duration,
-    ) -> Option<Arrival> {
+    ) -> Option<Arrival<S>> {
         let found = async {
             loop {
                 let came = self.came.notified();
@@ -66,7 +78,72 @@ impl Hall {
         timeout(patience, found).await.ok()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<(PlanEpoch, u32, u32), Arrival>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting<S>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn arrival(epoch: u64, stage: u32, stream: &'static str) -> Arrival<&'static str> {
+        let opening = LinkOpening {
+            epoch: PlanEpoch(epoch),
+            replica: 0,
+            from_stage: stage - 1,
+            to_stage: stage,
+            credits: 4,
+            narrow: false,
+        };
+        let (done, _) = oneshot::channel();
+        Arrival {
+            opening,
+            stream,
+            done,
+        }
+    }
+
+    async fn take(
+        hall: &Hall<&'static str>,
+        epoch: u64,
+        patience: Duration,
+    ) -> Option<&'static str> {
+        let taken = hall.take(PlanEpoch(epoch), 0, 1, patience).await;
+        taken.map(|arrival| arrival.stream)
+    }
+
+    #[tokio::test]
+    async fn a_link_is_found_whether_it_comes_before_the_stage_or_after() {
+        let hall = Hall::default();
+        hall.bring(arrival(3, 1, "before"));
+        assert_eq!(take(&hall, 3, LONG).await, Some("before"));
+        let (found, ()) = tokio::join!(take(&hall, 4, LONG), async {
+            // The one that waits is polled first.
+            tokio::task::yield_now().await;
+            hall.bring(arrival(4, 2, "of another stage"));
+            hall.bring(arrival(4, 1, "after"));
+        });
+        assert_eq!(found, Some("after"));
+    }
+
+    #[tokio::test]
+    async fn a_later_link_replaces_one_and_those_of_older_plans_are_forgotten() {
+        let hall = Hall::default();
+        hall.bring(arrival(3, 1, "old"));
+        hall.bring(arrival(4, 1, "first"));
+        hall.bring(arrival(4, 1, "second"));
+        assert_eq!(take(&hall, 4, LONG).await, Some("second"));
+        assert!(hall.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_waits_in_vain_is_told_so() {
+        let hall = Hall::default();
+        assert_eq!(take(&hall, 4, Duration::from_millis(5)).await, None);
     }
 }

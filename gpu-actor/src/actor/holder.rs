@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::leading::{self, Surroundings};
 use super::links::{Linker, Links};
+use super::meters::Meters;
 use super::opener::Opener;
 use super::running::{Command, Report, Running};
 use super::store::SharedStore;
@@ -45,6 +46,7 @@ pub(super) struct Holder {
     pub(super) opener: Arc<Opener>,
     pub(super) store: Arc<SharedStore>,
     pub(super) traces: Arc<Traces>,
+    pub(super) meters: Arc<Meters>,
     /// Content hash of the backbone's identity.
     pub(super) backbone: String,
     /// What adapters call their base model.
@@ -97,9 +99,7 @@ impl Holder {
                         None => continue,
                         Some(Ok(stage)) => {
                             (self.report)(Event::Linked(epoch, Ok(())));
-                            early.into_iter().for_each(|command| {
-                                stage.tell(command);
-                            });
+                            early.into_iter().for_each(|command| stage.tell(command));
                             running = Some(stage);
                         }
                         Some(Err(reason)) => (self.report)(Event::Linked(epoch, Err(reason))),
@@ -145,7 +145,7 @@ impl Holder {
             bell: bell.clone(),
             keeper: Box::new(keeper),
             store,
-            watch: self.traces.watch(post.stage, &settings.clock),
+            watch: self.traces.watch(post.stage, &settings.clock, &self.meters),
         };
         let place = Place {
             stage: post.stage as usize,
@@ -177,6 +177,7 @@ impl Holder {
                 shape: Arc::clone(&self.shape),
                 clock: Arc::clone(&settings.clock),
                 traces: Arc::clone(&self.traces),
+                meters: Arc::clone(&self.meters),
                 report: Arc::clone(&report),
             };
             let work = move || {
@@ -245,7 +246,7 @@ fn span(post: &Post) -> std::ops::Range<usize> {
 async fn end(running: Option<Running>) {
     if let Some(running) = running {
         running.stop();
-        // It ends at its next look, or when its links do.
+        // It ends at its next look, or when its links do; a panic was told as the end of its post.
         let _ = tokio::task::spawn_blocking(move || running.join()).await;
     }
 }

@@ -9,25 +9,29 @@ use std::time::Duration;
 use shared::ids::{JobId, JobName, PlanEpoch};
 use shared::life::{Reason, ReasonClass};
 use shared::model::ModelShape;
-use shared::units::Bytes;
 use shared::wire::notice::JobNotice;
 use shared::wire::order::{JobOrder, SampleOrder};
 
 use super::export::{self, Exported, Work};
+use super::guest::{self, Guest, Search};
+use super::meters::Meters;
 use super::running::{Command, Report};
 use super::settings::Clock;
 use super::store::SharedStore;
 use super::traces::{Traces, id, name};
+use crate::artifacts::Artifacts;
+use crate::artifacts::manifest::StateManifest;
 use crate::duty::Event;
 use crate::replica::error::ReplicaError;
 use crate::replica::event::ReplicaEvent;
 use crate::replica::lead::{Lead, TextRequest};
 use crate::sample::choice::Sampling;
-use crate::train::event::{Ending, Event as Training};
+use crate::train::event::Ending;
 use crate::train::identity::Identity;
 use crate::train::session::Standing;
 
 mod admission;
+mod telling;
 
 /// What a lead is surrounded by.
 pub(super) struct Surroundings {
@@ -40,6 +44,7 @@ pub(super) struct Surroundings {
     pub(super) shape: Arc<ModelShape>,
     pub(super) clock: Clock,
     pub(super) traces: Arc<Traces>,
+    pub(super) meters: Arc<Meters>,
     pub(super) report: Report,
 }
 
@@ -55,6 +60,7 @@ pub(super) fn run(
 ) -> Result<(), ReplicaError> {
     let bell = lead.bell();
     let (exports, exported) = channel();
+    let (guests, found) = channel();
     let mut leading = Leading {
         lead,
         around,
@@ -62,7 +68,9 @@ pub(super) fn run(
         identities: BTreeMap::new(),
         ending: BTreeMap::new(),
         done: BTreeSet::new(),
+        submissions: BTreeMap::new(),
         exports,
+        guests,
     };
     loop {
         let heard = bell.heard();
@@ -75,6 +83,9 @@ pub(super) fn run(
             leading.obey(command)?;
         }
         leading.note_exported(&exported)?;
+        while let Ok(Guest { order, state }) = found.try_recv() {
+            leading.host(&order, state)?;
+        }
         let working = !leading.drained && !leading.lead.is_idle();
         let events = if working {
             leading.lead.round()?
@@ -98,7 +109,10 @@ struct Leading<'a> {
     ending: BTreeMap<JobName, (u64, Last)>,
     /// Jobs whose adapter is being written.
     done: BTreeSet<JobName>,
+    /// What each job's submission is called in logs.
+    submissions: BTreeMap<JobName, String>,
     exports: Sender<Exported>,
+    guests: Sender<Guest>,
 }
 
 /// What is to be done with a job once its last state is durable.
@@ -128,7 +142,7 @@ impl Leading<'_> {
                 self.drained = false;
                 Ok(())
             }
-            Command::Sample(order) => self.sample(&order),
+            Command::Sample(order) => self.sample(order),
         }
     }
 
@@ -149,12 +163,14 @@ impl Leading<'_> {
             }
         };
         let identity = admission.identity.clone();
+        self.submissions.insert(own.clone(), order.trace.clone());
         match self.lead.admit(admission)? {
             Err(message) => {
                 let class = ReasonClass::UserError;
                 self.notice(job, JobNotice::Refused(Reason { class, message }));
             }
             Ok((step, total)) => {
+                tracing::info!(trace = order.trace, job = %own, step, total, "job admitted");
                 self.identities.insert(own.clone(), identity);
                 self.notice(job, JobNotice::Admitted { step, total });
                 if let Some(step) = recovered {
@@ -181,7 +197,46 @@ impl Leading<'_> {
         }
     }
 
-    fn sample(&mut self, order: &SampleOrder) -> Result<(), ReplicaError> {
+    /// Makes a text with a job that is here; the state of one that is not is looked for beside training.
+    fn sample(&mut self, order: SampleOrder) -> Result<(), ReplicaError> {
+        match order.job {
+            Some(job) if self.lead.progress(&name(job)).is_none() => {
+                let search = Search {
+                    store: Arc::clone(&self.around.store) as Arc<dyn Artifacts>,
+                    backbone: self.around.backbone.clone(),
+                    shape: Arc::clone(&self.around.shape),
+                };
+                guest::start(job, order, search, self.guests.clone(), self.lead.bell());
+                Ok(())
+            }
+            _ => self.write(&order, None),
+        }
+    }
+
+    /// Makes a text with a state that was found; with the job itself, should it have come meanwhile.
+    fn host(
+        &mut self,
+        order: &SampleOrder,
+        state: Result<Box<StateManifest>, String>,
+    ) -> Result<(), ReplicaError> {
+        let here = order
+            .job
+            .is_some_and(|job| self.lead.progress(&name(job)).is_some());
+        match state {
+            _ if here => self.write(order, None),
+            Ok(state) => self.write(order, Some(&state)),
+            Err(why) => {
+                (self.around.report)(Event::SampleEnded(order.number, Err(why)));
+                Ok(())
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        order: &SampleOrder,
+        state: Option<&StateManifest>,
+    ) -> Result<(), ReplicaError> {
         let (number, report) = (order.number, &self.around.report);
         let job = order.job.map(name);
         let request = TextRequest {
@@ -196,10 +251,14 @@ impl Leading<'_> {
             limit: order.max_tokens as usize,
             stops: &order.stops,
         };
-        let made = self.lead.sample(&request, |token| {
+        let tell = |token| {
             report(Event::Piece(number, vec![token]));
             true
-        })?;
+        };
+        let made = match state {
+            None => self.lead.sample(&request, tell)?,
+            Some(state) => self.lead.sample_stored(state, &request, tell)?,
+        };
         report(Event::SampleEnded(
             number,
             made.map_err(|error| error.to_string()),
@@ -222,75 +281,6 @@ impl Leading<'_> {
             self.settle(&own)?;
         }
         Ok(())
-    }
-
-    /// What an event is to the coordinator, and what follows from it here.
-    fn translate(&mut self, event: ReplicaEvent) -> (JobName, Option<JobNotice>) {
-        match event {
-            ReplicaEvent::Training(training) => self.trained(training),
-            ReplicaEvent::Durable { job, step, bytes } => {
-                let bytes = Bytes(bytes);
-                (job, Some(JobNotice::Durable { step, bytes }))
-            }
-            ReplicaEvent::NotDurable { job, step, reason } => {
-                tracing::warn!(%job, step, reason, "state not stored");
-                (job, None)
-            }
-            ReplicaEvent::Paused { job, step } => (job, Some(JobNotice::Paused { step })),
-            ReplicaEvent::Resumed { job } => (job, Some(JobNotice::Resumed)),
-            ReplicaEvent::Cancelled { job, step } => (job, Some(JobNotice::Cancelled { step })),
-        }
-    }
-
-    fn trained(&mut self, event: Training) -> (JobName, Option<JobNotice>) {
-        match event {
-            Training::Step {
-                job,
-                step,
-                loss,
-                accuracy,
-                learning_rate,
-                gradient_norm,
-                tokens,
-                ..
-            } => {
-                self.around.traces.trained(tokens);
-                let tokens = self.lead.progress(&job).map_or(0, |(p, _)| p.tokens);
-                let notice = JobNotice::Step {
-                    step,
-                    loss,
-                    accuracy,
-                    gradient_norm,
-                    learning_rate,
-                    tokens,
-                };
-                (job, Some(notice))
-            }
-            Training::Evaluation {
-                job,
-                step,
-                loss,
-                accuracy,
-                ..
-            } => {
-                let notice = JobNotice::Evaluation {
-                    step,
-                    loss,
-                    accuracy,
-                };
-                (job, Some(notice))
-            }
-            Training::CheckpointDue { job, .. } => (job, None),
-            Training::Quarantined { job, step, reason } => {
-                self.ending.insert(job.clone(), (step, Last::Remove));
-                (job, Some(JobNotice::Quarantined { step, reason }))
-            }
-            Training::Finished { job, step, why } => {
-                self.ending.insert(job.clone(), (step, Last::Export));
-                let early = why == Ending::EarlyStopping;
-                (job, Some(JobNotice::Finished { step, early }))
-            }
-        }
     }
 
     /// Ends a job whose last state is durable.
@@ -331,6 +321,7 @@ impl Leading<'_> {
             let Some(job) = id(&own) else { continue };
             match outcome {
                 Ok(files) => {
+                    tracing::info!(trace = self.trace(&own), job = %own, "adapter exported");
                     self.notice(job, JobNotice::Exported { files });
                     self.ending.remove(&own);
                     self.done.remove(&own);
@@ -338,7 +329,7 @@ impl Leading<'_> {
                 }
                 Err(reason) => {
                     // Its state is durable: the next admission exports again.
-                    tracing::error!(job = %own, reason, "adapter not stored");
+                    tracing::error!(trace = self.trace(&own), job = %own, reason, "adapter not stored");
                     self.done.remove(&own);
                 }
             }

@@ -9,6 +9,8 @@ use shared::wire::opening::{LinkOpening, Opening};
 use tokio::time::timeout;
 
 use super::hall::Hall;
+use super::metered::Metered;
+use super::meters::Meters;
 use super::settings::NodeSettings;
 use crate::duty::Post;
 use crate::link::ChunkLink;
@@ -24,6 +26,7 @@ pub(super) struct Linker {
     pub(super) settings: NodeSettings,
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) hall: Arc<Hall>,
+    pub(super) meters: Arc<Meters>,
 }
 
 impl Linker {
@@ -83,7 +86,7 @@ impl Linker {
             let _ = carrier.await;
             drop(peer);
         });
-        Ok(Some(Box::new(link)))
+        Ok(Some(self.metered(Box::new(link), opening.narrow)))
     }
 
     async fn before(&self, post: &Post, bell: &Bell) -> Result<Option<Box<dyn ChunkLink>>, String> {
@@ -110,9 +113,14 @@ impl Linker {
         let (link, carrier) = quic::over(arrival.stream, opening, bell.clone());
         let done = arrival.done;
         tokio::spawn(async move {
+            // The link itself tells its stage how it ended.
             let _ = carrier.await;
             drop(done);
         });
-        Ok(Some(Box::new(link)))
+        Ok(Some(self.metered(Box::new(link), opening.narrow)))
+    }
+
+    fn metered(&self, link: Box<dyn ChunkLink>, narrow: bool) -> Box<dyn ChunkLink> {
+        Box::new(Metered::over(link, narrow, Arc::clone(&self.meters)))
     }
 }

@@ -1,72 +1,34 @@
 //! A gpu-actor from its start to its end.
 
-use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::{Actor, System};
-use shared::artifact::{ArtifactError, BlockingStore};
-use shared::net::credential::{Credential, CredentialError};
+use shared::artifact::BlockingStore;
 use shared::net::endpoint::Endpoint;
-use shared::net::fault::NetError;
 use shared::net::router::{Router, RouterLimits};
-use shared::wire::notice::Hello;
-use thiserror::Error;
-use tokio::sync::mpsc;
+use shared::telemetry::serve;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, oneshot};
 
+use super::error::RunError;
 use super::hall::Hall;
 use super::holder::Holder;
 use super::links::Linker;
+use super::meters::Meters;
 use super::opener::Opener;
-use super::running::Report;
 use super::service::NodeService;
 use super::settings::NodeSettings;
-use super::stage::{Happened, StageActor, Stop, Uplink};
+use super::stage::{StageActor, Stop};
 use super::store::SharedStore;
 use super::traces::Traces;
-use super::uplink;
-use crate::duty::{Duty, Event};
-
-/// Says why a gpu-actor did not start.
-#[derive(Debug, Error)]
-pub enum RunError {
-    /// The backbone.
-    #[error("model.path {path}: {reason}")]
-    Model {
-        /// Where it should be.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The certificate.
-    #[error(transparent)]
-    Credential(#[from] CredentialError),
-    /// The certificate of another node.
-    #[error(
-        "{path} is the certificate of {found}, this node is {node}: issue one for it with `spotmux ca issue`"
-    )]
-    OtherNode {
-        /// The file.
-        path: PathBuf,
-        /// Whose it is.
-        found: String,
-        /// This node.
-        node: String,
-    },
-    /// The port, or TLS.
-    #[error(transparent)]
-    Net(#[from] NetError),
-    /// The store of artifacts.
-    #[error(transparent)]
-    Store(#[from] ArtifactError),
-    /// Threads.
-    #[error("the system gives no thread or runtime: {0}")]
-    System(#[from] std::io::Error),
-}
+use super::{inbound, introduction, uplink};
+use crate::duty::Duty;
 
 /// Runs a node until it is told to stop, by the coordinator or by `stop`.
 ///
 /// # Errors
-/// [`RunError`] when it cannot start; then nothing of it runs.
+/// [`RunError`] when it cannot start, then nothing of it runs; or when it panicked.
 pub fn run(
     settings: NodeSettings,
     stop: impl Future<Output = ()> + Send + 'static,
@@ -76,19 +38,9 @@ pub fn run(
         settings.format,
         settings.cpu.clone(),
     ));
-    let look = opener.look().map_err(|reason| RunError::Model {
-        path: settings.model.clone(),
-        reason,
-    })?;
-    let credential = Credential::load(&settings.credential)?;
-    if credential.identity.name.as_str() != settings.node.as_str() {
-        return Err(RunError::OtherNode {
-            path: settings.credential.clone(),
-            found: credential.identity.to_string(),
-            node: settings.node.to_string(),
-        });
-    }
-    let network = tokio::runtime::Builder::new_multi_thread()
+    let look = introduction::look(&opener, &settings)?;
+    let credential = introduction::credential(&settings)?;
+    let network = Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("network")
         .enable_all()
@@ -97,30 +49,15 @@ pub fn run(
         let _inside = network.enter();
         Arc::new(Endpoint::open(&settings.endpoint, &credential, true)?)
     };
-    let address = match &settings.advertised {
-        Some(address) => address.clone(),
-        None => endpoint.address()?.to_string(),
-    };
     let store = Arc::new(SharedStore(BlockingStore::new(settings.store.clone())?));
+    let meters = Meters::new((settings.clock)());
+    tell_metrics(&network, &settings, &meters);
     let traces = Traces::new(settings.node.clone(), settings.spans_kept);
-    let backbone = look.content_hash();
-    let hello = Hello {
-        node: settings.node.clone(),
-        incarnation: settings.incarnation,
-        address,
-        backbone: backbone.clone(),
-        layers: u32::try_from(look.shape.layers).unwrap_or(u32::MAX),
-        memory: settings.memory,
-        threads: u32::try_from(settings.cpu.threads()).unwrap_or(u32::MAX),
-        device: format!("cpu {}", settings.cpu.isa()),
-        term: shared::ids::Term(0),
-        held: None,
-        unheard: 1,
-        clock: (settings.clock)(),
-    };
+    let hello = introduction::hello(&look, &settings, endpoint.address()?);
     let hall = Arc::new(Hall::default());
     let (holder, tasks) = mpsc::unbounded_channel();
-    let (told, mut uplinked) = mpsc::channel(64);
+    let (told, uplinked) = mpsc::channel(64);
+    let (alive, gone) = oneshot::channel();
     let system = System::new();
     let actor = StageActor {
         duty: Duty::new(hello),
@@ -129,22 +66,25 @@ pub fn run(
         traces: Arc::clone(&traces),
         heartbeat: settings.heartbeat,
         clock: Arc::clone(&settings.clock),
+        meters: Arc::clone(&meters),
+        _alive: alive,
     };
-    let actor = system.block_on(async { actor.start() });
-    let report = reporter(&network, actor.clone());
+    let (actor, main) = system.block_on(async { (actor.start(), System::current()) });
     let holder = Holder {
         linker: Linker {
             settings: settings.clone(),
             endpoint: Arc::clone(&endpoint),
             hall: Arc::clone(&hall),
+            meters: Arc::clone(&meters),
         },
         opener,
         store,
         traces,
-        backbone,
+        meters,
+        backbone: look.content_hash(),
         base: look.name.clone().unwrap_or_else(|| look.identity()),
         shape: Arc::new(look.shape.clone()),
-        report,
+        report: inbound::reporter(&network, actor.clone()),
     };
     let router = network.block_on(async {
         Router::start(
@@ -153,53 +93,44 @@ pub fn run(
             RouterLimits::default(),
         )
     });
-    network.spawn(uplink::run(settings.clone(), endpoint, told));
-    let listener = actor.clone();
-    network.spawn(async move {
-        while let Some(told) = uplinked.recv().await {
-            if listener.send(Uplink(told)).await.is_err() {
-                return;
-            }
-        }
-    });
-    let asked = actor;
+    let mut up = network.spawn(uplink::run(settings.clone(), endpoint, told));
+    network.spawn(inbound::pass_on(uplinked, actor.clone()));
     network.spawn(async move {
         stop.await;
         // A mailbox that is gone is one that stopped.
-        let _ = asked.send(Stop).await;
+        let _ = actor.send(Stop).await;
     });
-    let main = system_handle(&system);
-    let held = network.spawn(async move {
-        holder.run(tasks).await;
+    let mut holds = network.spawn(holder.run(tasks));
+    // Whoever of them panics, the process must not stay without it.
+    let watched = network.spawn(async move {
+        let whole = tokio::select! {
+            held = &mut holds => held.is_ok(),
+            _ = &mut up => false,
+            _ = gone => false,
+        };
         main.stop();
+        whole
     });
     tracing::info!(node = %settings.node, "gpu-actor at work");
     system.run()?;
-    network.block_on(async {
-        let _ = held.await;
-        router.drain(std::time::Duration::from_secs(1)).await;
-    });
-    network.shutdown_timeout(std::time::Duration::from_secs(2));
-    Ok(())
+    let whole = network.block_on(watched).unwrap_or(false);
+    network.block_on(router.drain(Duration::from_secs(1)));
+    network.shutdown_timeout(Duration::from_secs(2));
+    whole.then_some(()).ok_or(RunError::Panicked)
 }
 
-fn system_handle(runner: &actix::SystemRunner) -> System {
-    runner.block_on(async { System::current() })
-}
-
-/// Reports of stage threads go through the network's runtime to the actor, in their order. What waits is bounded by the
-/// work of a stage: a report is a step, an evaluation or a state.
-fn reporter(network: &tokio::runtime::Runtime, actor: actix::Addr<StageActor>) -> Report {
-    let (out, mut reports) = mpsc::unbounded_channel::<Event>();
-    network.spawn(async move {
-        while let Some(event) = reports.recv().await {
-            if actor.send(Happened(event)).await.is_err() {
-                return;
-            }
+/// Serves metrics where they are wanted. A port that cannot be had costs the metrics, not the node.
+fn tell_metrics(network: &Runtime, settings: &NodeSettings, meters: &Arc<Meters>) {
+    let Some(address) = settings.metrics else {
+        return;
+    };
+    let _inside = network.enter();
+    match serve::open(address) {
+        Ok(listener) => {
+            let health = meters.health(Arc::clone(&settings.clock));
+            network.spawn(serve::serve(listener, meters.registry(), health));
+            tracing::info!(%address, "metrics served");
         }
-    });
-    Arc::new(move |event| {
-        // An actor that is gone hears nothing more.
-        let _ = out.send(event);
-    })
+        Err(error) => tracing::error!(%address, %error, "metrics are not served"),
+    }
 }

@@ -36,13 +36,12 @@ pub(super) struct Running {
 
 impl Running {
     /// Passes a command on, if the stage leads and still runs.
-    pub(super) fn tell(&self, command: Command) -> bool {
-        let told = self
-            .commands
-            .as_ref()
-            .is_some_and(|commands| commands.send(command).is_ok());
+    pub(super) fn tell(&self, command: Command) {
+        if let Some(commands) = &self.commands {
+            // A stage that ended told so: who ordered will give another post.
+            let _ = commands.send(command);
+        }
         self.bell.ring();
-        told
     }
 
     /// Asks the thread to end where it is; it does at its next look.

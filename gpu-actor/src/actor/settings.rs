@@ -25,6 +25,8 @@ pub struct NodeSettings {
     pub coordinator: SocketAddr,
     /// Where it listens itself, and how connections behave.
     pub endpoint: EndpointSettings,
+    /// Where its metrics are read, if anywhere.
+    pub metrics: Option<SocketAddr>,
     /// Where neighbours reach it, when not where it listens.
     pub advertised: Option<String>,
     /// File of its certificate and key, renewed in place.

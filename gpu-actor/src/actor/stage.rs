@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, AsyncContext, Context, Handler, Message, System};
+use actix::{Actor, AsyncContext, Context, Handler, Message};
 use shared::units::{Bytes, Micros};
 use shared::wire::notice::Notice;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::holder::Task;
+use super::meters::{Meters, Standing};
 use super::running::Command;
 use super::settings::Clock;
 use super::traces::Traces;
@@ -29,6 +30,9 @@ pub(super) struct StageActor {
     pub(super) traces: Arc<Traces>,
     pub(super) heartbeat: Duration,
     pub(super) clock: Clock,
+    pub(super) meters: Arc<Meters>,
+    /// Never used, only dropped: the process must not stay without its actor.
+    pub(super) _alive: oneshot::Sender<()>,
 }
 
 /// Something happened on the stage.
@@ -126,18 +130,24 @@ impl StageActor {
     }
 
     fn hold(&self, task: Task) {
-        if self.holder.send(task).is_err() {
-            // The holder ended: so does the process.
-            System::current().stop();
-        }
+        // A holder that ended ends the process.
+        let _ = self.holder.send(task);
     }
 
     fn beat(&mut self) {
         let now = (self.clock)();
         let busy = self.duty.is_busy();
         let last = self.traces.last_end().filter(|_| busy);
+        let device_age = last.map_or(Micros(0), |end| now.since(end));
+        let standing = Standing {
+            epoch: self.duty.epoch(),
+            term: self.duty.term(),
+            device_age,
+            connected: self.uplink.is_some(),
+        };
+        self.meters.look(now, &standing);
         let notice = Notice::Heartbeat {
-            device_age: last.map_or(Micros(0), |end| now.since(end)),
+            device_age,
             memory_used: memory_used(),
             tokens: self.traces.tokens(),
         };

@@ -10,6 +10,7 @@ use shared::wire::view::SpanView;
 
 use crate::replica::watch::{Deed, Observer, Span, Watch};
 
+use super::meters::Meters;
 use super::settings::Clock;
 
 /// The newest spans of a node.
@@ -24,11 +25,13 @@ pub(super) struct Traces {
 
 struct Recorder {
     traces: Arc<Traces>,
+    meters: Arc<Meters>,
     stage: u32,
 }
 
 impl Observer for Recorder {
     fn worked(&mut self, span: Span) {
+        self.meters.worked(&span);
         let mut spans = self.traces.lock();
         if spans.len() == self.traces.most {
             spans.pop_front();
@@ -48,9 +51,19 @@ impl Traces {
     }
 
     /// Records what a stage does.
-    pub(super) fn watch(self: &Arc<Self>, stage: u32, clock: &Clock) -> Watch {
-        let traces = Arc::clone(self);
-        Watch::new(Box::new(Recorder { traces, stage }), Arc::clone(clock))
+    pub(super) fn watch(
+        self: &Arc<Self>,
+        stage: u32,
+        clock: &Clock,
+        meters: &Arc<Meters>,
+    ) -> Watch {
+        meters.begin();
+        let recorder = Recorder {
+            traces: Arc::clone(self),
+            meters: Arc::clone(meters),
+            stage,
+        };
+        Watch::new(Box::new(recorder), Arc::clone(clock))
     }
 
     /// Tokens were trained.
@@ -169,6 +182,7 @@ mod tests {
         let traces = Traces::new(NodeName::new("n1").unwrap(), 100);
         let mut recorder = Recorder {
             traces: Arc::clone(&traces),
+            meters: Meters::new(Micros(0)),
             stage: 0,
         };
         for recorded in [

@@ -86,6 +86,34 @@ pub fn newest(
     }
 }
 
+/// The newest manifest of a job that can be read, whatever it belongs to; whether its parts are sound is not looked at.
+///
+/// # Errors
+/// [`RecoverError`] when the store cannot be read, or the manifest is of another release.
+pub fn manifest(
+    store: &dyn Artifacts,
+    job: &JobName,
+) -> Result<Option<StateManifest>, RecoverError> {
+    let keys = store.list(&part::job_folder(job))?;
+    for step in manifest::steps(job, &keys) {
+        let key = manifest::key(job, step);
+        let text = match store.get(&key) {
+            Ok(text) => text,
+            // Whoever stores newer ones removes old ones.
+            Err(ArtifactError::Missing { .. }) => continue,
+            Err(failed @ ArtifactError::Failed { .. }) => return Err(failed.into()),
+        };
+        match StateManifest::read(&text) {
+            Ok(manifest) if manifest.job == *job => return Ok(Some(manifest)),
+            Ok(_) | Err(ManifestError::Damaged(_)) => {}
+            Err(ManifestError::Version(found)) => {
+                return Err(RecoverError::Version { key, found });
+            }
+        }
+    }
+    Ok(None)
+}
+
 fn among(
     store: &dyn Artifacts,
     job: &JobName,

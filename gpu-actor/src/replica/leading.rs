@@ -104,6 +104,10 @@ impl Leading {
         &mut self.station
     }
 
+    pub(super) fn model(&self) -> &crate::model::Model {
+        self.station.stage().model()
+    }
+
     pub(super) fn stages(&self) -> usize {
         self.station.seat().place.stages
     }

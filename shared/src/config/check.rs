@@ -31,6 +31,7 @@ pub fn problems(
     };
     names(config, &mut found);
     addresses(config, &mut found);
+    metrics(config, &mut found);
     times(config, &mut found);
     stages(config, model, &mut found);
     memory(config, model, &mut found);
@@ -107,6 +108,34 @@ fn addresses(config: &ClusterConfig, found: &mut Found<'_>) {
             let message = format!("{address} has port 0: others must know the port, so choose one");
             found.add(key, message);
         }
+    }
+}
+
+/// Where metrics are read must be free too; ports that follow from `listen` are told of there.
+fn metrics(config: &ClusterConfig, found: &mut Found<'_>) {
+    if !config.telemetry.metrics {
+        return;
+    }
+    let mut taken: Vec<(String, SocketAddr, bool)> = vec![(
+        "coordinator.metrics".into(),
+        config.coordinator.metrics,
+        true,
+    )];
+    for (index, node) in config.nodes().iter().enumerate() {
+        let key = format!("node[{index}].metrics");
+        let said = config.node[index].metrics.is_some();
+        let other = taken
+            .iter()
+            .find(|(_, address, other)| (said || *other) && collide(*address, node.metrics));
+        if let Some((other, ..)) = other {
+            let message = format!(
+                "{} is taken by {other} ({}): give each its own port",
+                node.metrics,
+                found.origin(other)
+            );
+            found.add(key.clone(), message);
+        }
+        taken.push((key, node.metrics, said));
     }
 }
 
@@ -277,6 +306,13 @@ memory_mib = 4000
             same[0].contains("taken by node[0].listen (c.toml:3)"),
             "{same:?}"
         );
+        let metrics = told(&TWO.replace("'127.0.0.1:2'", "'127.0.0.1:7421'"), None);
+        assert!(
+            metrics[0].contains("node[1].metrics: 127.0.0.1:7421 is taken by coordinator.metrics"),
+            "{metrics:?}"
+        );
+        let off = format!("[telemetry]\nmetrics = false\n{TWO}metrics = '127.0.0.1:1'\n");
+        assert_eq!(told(&off, None), [""; 0]);
         let zero = told("[coordinator]\nlisten = '127.0.0.1:0'", None);
         assert!(zero[0].contains("port 0"), "{zero:?}");
         let copies = told(&format!("[plan]\nreplicas = 3\n{TWO}"), None);

@@ -216,6 +216,12 @@ pub const KEYS: &[Key] = &[
         "it may be taken away: other nodes are preferred for what is slow to move",
     ),
     key(
+        "node.metrics",
+        Kind::Address,
+        "TCP",
+        "where its metrics are read; the port of listen on loopback without it",
+    ),
+    key(
         "security.directory",
         Kind::Text,
         "",
@@ -317,6 +323,7 @@ pub fn complete() -> ClusterConfig {
         threads: Some(config.gpu_actor.threads),
         memory_mib: Some(config.gpu_actor.memory_mib),
         spot: false,
+        metrics: Some(config.gpu_actor.listen),
     });
     config
 }
@@ -358,7 +365,7 @@ mod tests {
         assert_eq!(names_under("store"), ["url"]);
         assert_eq!(
             names_under("node[0]"),
-            ["name", "listen", "threads", "memory_mib", "spot"]
+            ["name", "listen", "threads", "memory_mib", "spot", "metrics"]
         );
         assert!(names_under("").contains(&"gpu_actor"));
     }

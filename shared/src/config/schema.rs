@@ -1,6 +1,6 @@
 //! The settings of a cluster as types. Units are in the names of keys; what each costs stands in [`super::keys`].
 
-use core::net::SocketAddr;
+use core::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -82,15 +82,25 @@ impl ClusterConfig {
             threads: None,
             memory_mib: None,
             spot: false,
+            metrics: None,
         };
         self.filled(&bare)
     }
 
     fn filled(&self, node: &NodeSection) -> Node {
         let common = &self.gpu_actor;
+        let listen = node.listen.unwrap_or(common.listen);
+        let here = if listen.ip().is_loopback() {
+            listen.ip()
+        } else {
+            Ipv4Addr::LOCALHOST.into()
+        };
         Node {
             name: node.name.clone(),
-            listen: node.listen.unwrap_or(common.listen),
+            listen,
+            metrics: node
+                .metrics
+                .unwrap_or_else(|| SocketAddr::new(here, listen.port())),
             threads: node.threads.unwrap_or(common.threads),
             memory: mib(node.memory_mib.unwrap_or(common.memory_mib)),
             spot: node.spot,
@@ -111,6 +121,8 @@ pub struct Node {
     pub memory: Bytes,
     /// Whether it may be taken away at any time.
     pub spot: bool,
+    /// Where its metrics are read (HTTP, TCP): where it does not say, the port that it listens on, on loopback.
+    pub metrics: SocketAddr,
 }
 
 /// The cluster itself.
@@ -255,6 +267,9 @@ pub struct NodeSection {
     /// Whether it may be taken away at any time.
     #[serde(default)]
     pub spot: bool,
+    /// Where its metrics are read (HTTP, TCP); without it, the port that it listens on, on loopback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Certificates: who is who.

@@ -209,6 +209,11 @@ pub const SHELL: &[(&str, &str)] = &[
         "shared/src/net.rs",
         "speaks with other processes; keeps keys and tokens in files",
     ),
+    ("shared/src/telemetry/registry.rs", "keeps what is measured"),
+    (
+        "shared/src/telemetry/serve.rs",
+        "answers who scrapes, over TCP",
+    ),
     (
         "coordinator/src/actor",
         "sockets, threads and the database around the machine",
@@ -256,7 +261,11 @@ pub const IMPURE: &[(&str, &str)] = &[
 ];
 
 /// Paths that a rule of [`IMPURE`] covers by its prefix but that are values only.
-pub const PURE_ALL_THE_SAME: &[&str] = &["std::time::Duration", "core::net::SocketAddr"];
+pub const PURE_ALL_THE_SAME: &[&str] = &[
+    "std::time::Duration",
+    "core::net::Ipv4Addr",
+    "core::net::SocketAddr",
+];
 
 /// Macros that print or read the environment: shell only.
 pub const IMPURE_MACROS: &[&str] = &[

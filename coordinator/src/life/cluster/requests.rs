@@ -19,7 +19,7 @@ fn refusal(code: RefusalCode, message: String) -> Refusal {
 impl Coordinator {
     pub(super) fn asked(&mut self, handle: Handle, trace: &str, request: Request) {
         let answer = match request {
-            Request::Status => Ok(Reply::Cluster(self.cluster_view())),
+            Request::Status => Ok(Reply::Cluster(self.view())),
             Request::Nodes => Ok(Reply::Nodes(self.node_views())),
             Request::Jobs => Ok(Reply::Jobs(self.job_views())),
             Request::Job(job) => self.found(&job),
@@ -208,12 +208,20 @@ impl Coordinator {
         }
     }
 
-    /// A text is continued where the job trains; without a job, where the fewest train.
+    /// A text is continued where the job trains; where the fewest do, with the newest durable state of a job that
+    /// trains nowhere, or without a job.
     pub(super) fn sample(&mut self, handle: Handle, job: Option<&JobRef>, mut order: SampleOrder) {
         let job: Option<&Job> = match job.map(|job| self.book.ledger.find(job)).transpose() {
             Ok(job) => job,
             Err(refusal) => return self.answer(handle, Err(refusal)),
         };
+        if let Some(job) = job.filter(|job| job.replica.is_none() && job.durable == 0) {
+            let message = format!(
+                "job {} is {} and has no durable state: sample it once it took a step and stored it",
+                job.name, job.state
+            );
+            return self.answer(handle, Err(refusal(RefusalCode::Conflict, message)));
+        }
         let working: Vec<u32> = self.book.layout.replicas.keys().copied().collect();
         let working = working.into_iter().filter(|n| self.is_at_work(*n));
         let fewest = working.min_by_key(|n| (self.book.ledger.on(*n).len(), *n));

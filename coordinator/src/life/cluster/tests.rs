@@ -412,3 +412,49 @@ fn a_kill_after_any_record_loses_and_doubles_no_job() {
         assert_eq!(ledger.jobs().count(), 1, "cut {cut}, submitted {submitted}");
     }
 }
+
+#[test]
+fn a_job_without_a_durable_state_is_not_sampled_before_it_trains() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    let submitted = desk.ask(Request::Submit(submission("one")));
+    assert!(matches!(submitted, Reply::Job(_)), "{submitted:?}");
+    let order = shared::wire::order::SampleOrder {
+        number: 0,
+        job: None,
+        prompt: vec![1],
+        max_tokens: 1,
+        temperature: 0.0,
+        top_p: 1.0,
+        top_k: 0,
+        seed: 0,
+        stops: Vec::new(),
+    };
+    let input = Input::Sample {
+        handle: Handle(9),
+        job: Some(by_name("one")),
+        order,
+    };
+    let outcome = desk.machine.step(Now::default(), input);
+    let [
+        Effect::Answer {
+            reply: Reply::Refused(refusal),
+            last: true,
+            ..
+        },
+    ] = &outcome.effects[..]
+    else {
+        panic!("{:?}", outcome.effects);
+    };
+    assert_eq!(refusal.code, RefusalCode::Conflict);
+    assert!(
+        refusal.message.contains("no durable state"),
+        "{}",
+        refusal.message
+    );
+}
+
+#[test]
+fn an_empty_cluster_trains_no_tokens_rather_than_minus_none() {
+    let desk = Desk::new(Stages::Fixed(1), 1, 1);
+    assert!(desk.machine.view().tokens_per_second.is_sign_positive());
+}

@@ -9,7 +9,9 @@ use crate::life::ledger::Ledger;
 use crate::life::membership::Node;
 
 impl Coordinator {
-    pub(super) fn cluster_view(&self) -> ClusterView {
+    /// The cluster at a glance, as of the last step.
+    #[must_use]
+    pub fn view(&self) -> ClusterView {
         let backbone = &self.settings.backbone;
         let moving = self.moving.as_ref();
         ClusterView {

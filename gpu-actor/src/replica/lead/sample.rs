@@ -4,12 +4,16 @@ use shared::ids::JobName;
 use thiserror::Error;
 
 use super::Lead;
+use crate::artifacts::manifest::StateManifest;
 use crate::batch::Batch;
-use crate::link::word::Pass;
+use crate::link::word::{Pass, Source};
+use crate::peft::layout::Layout;
 use crate::pipeline::Slot;
 use crate::replica::error::ReplicaError;
 use crate::sample::choice::Sampling;
 use crate::sample::generator::{BARE, GenerateError, PORTION, Reading};
+use crate::train::engine::{Engine, Newcomer};
+use crate::train::session::layout_of;
 
 /// What is to be continued.
 #[derive(Clone, Debug)]
@@ -32,6 +36,14 @@ pub enum SampleError {
     /// There is no such job here.
     #[error("job {0} is not on this replica")]
     NoJob(JobName),
+    /// Its state cannot be put on the stages.
+    #[error("the state of job {job} cannot be used: {problem}")]
+    State {
+        /// The job.
+        job: JobName,
+        /// What is wrong.
+        problem: String,
+    },
     /// Prompt or settings.
     #[error(transparent)]
     Generate(#[from] GenerateError),
@@ -48,7 +60,7 @@ impl Lead {
     pub fn sample(
         &mut self,
         request: &TextRequest<'_>,
-        mut tell: impl FnMut(u32) -> bool,
+        tell: impl FnMut(u32) -> bool,
     ) -> Result<Result<(), SampleError>, ReplicaError> {
         let slot = match request.job {
             None => BARE,
@@ -57,14 +69,75 @@ impl Lead {
                 None => return Ok(Err(SampleError::NoJob(job.clone()))),
             },
         };
-        let shape = self.model().shape.clone();
         let layout = request.job.and_then(|job| self.session.layout(job));
-        let (prompt, sampling) = (request.prompt, &request.sampling);
-        let reading = Reading::new(&shape, layout, prompt, sampling, request.limit);
-        let reading = match reading {
+        match self.reading(layout, request) {
+            Ok(reading) => self.write(slot, reading, request, tell),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// As [`Self::sample`], with a durable state of a job that is not here: its adapter is put on the stages for this
+    /// text, and taken off behind it. Rounds under way go on meanwhile; the job does not train.
+    ///
+    /// # Errors
+    /// As [`Self::sample`].
+    pub fn sample_stored(
+        &mut self,
+        manifest: &StateManifest,
+        request: &TextRequest<'_>,
+        tell: impl FnMut(u32) -> bool,
+    ) -> Result<Result<(), SampleError>, ReplicaError> {
+        let (job, spec) = (&manifest.job, &manifest.identity.spec);
+        let layout = layout_of(&spec.adapter, &self.model(), spec.seed);
+        let reading = match self.reading(Some(&layout), request) {
             Ok(reading) => reading,
-            Err(error) => return Ok(Err(error.into())),
+            Err(error) => return Ok(Err(error)),
         };
+        let source = Source::Stored {
+            manifest: manifest.text(),
+        };
+        let newcomer = Newcomer {
+            name: job,
+            spec,
+            layout: &layout,
+        };
+        let engine = self.session.engine_mut();
+        let slot = match engine.attach(newcomer, (source, manifest.progress.step))? {
+            Ok(slot) => slot,
+            Err(problem) => {
+                let job = job.clone();
+                return Ok(Err(SampleError::State { job, problem }));
+            }
+        };
+        let made = self.write(slot, reading, request, tell)?;
+        self.session.engine_mut().detach(slot)?;
+        Ok(made)
+    }
+
+    fn reading(
+        &self,
+        layout: Option<&Layout>,
+        request: &TextRequest<'_>,
+    ) -> Result<Reading, SampleError> {
+        let shape = &self.session.engine().model().shape;
+        let (prompt, sampling) = (request.prompt, &request.sampling);
+        Ok(Reading::new(
+            shape,
+            layout,
+            prompt,
+            sampling,
+            request.limit,
+        )?)
+    }
+
+    fn write(
+        &mut self,
+        slot: Slot,
+        reading: Reading,
+        request: &TextRequest<'_>,
+        mut tell: impl FnMut(u32) -> bool,
+    ) -> Result<Result<(), SampleError>, ReplicaError> {
+        let shape = self.model().shape.clone();
         self.texts += 1;
         let mut text = Text {
             number: self.texts,
@@ -76,7 +149,7 @@ impl Lead {
         let mut rows = reading.rows;
         let mut made = Ok(());
         while (text.made as usize) < request.limit {
-            match text.next(self, &rows, sampling)? {
+            match text.next(self, &rows, &request.sampling)? {
                 Err(problem) => {
                     made = Err(SampleError::Choice(problem));
                     break;

@@ -1,0 +1,86 @@
+//! What the coordinator actor is told, and what it tells connections.
+
+use actix::{Message, Recipient};
+use shared::ids::JobId;
+use shared::life::Reason;
+use shared::wire::notice::Notice;
+use shared::wire::order::{Ordered, SampleOrder};
+use shared::wire::request::{JobRef, Reply, Request, Submission};
+use tokio::sync::mpsc;
+
+use crate::life::cluster::Handle;
+use crate::life::membership::LinkId;
+use crate::record::Inputs;
+
+/// What a node's connection is told.
+#[derive(Debug)]
+pub(super) enum ToNode {
+    Order(Box<Ordered>),
+    Close(String),
+}
+
+/// What a client's stream is told.
+#[derive(Debug)]
+pub(super) enum ToClient {
+    Reply(Box<Reply>, bool),
+    Tokens(Vec<u32>),
+}
+
+/// Answers that may wait for a client's network.
+pub(super) const ANSWERS: usize = 256;
+/// Orders that may wait for a node's network.
+pub(super) const ORDERS: usize = 1024;
+
+/// What a client asks of the machine.
+#[derive(Debug)]
+pub(super) enum Question {
+    Request { trace: String, request: Request },
+    Sample(Option<JobRef>, SampleOrder),
+}
+
+/// A client asks; its number.
+#[derive(Debug, Message)]
+#[rtype(result = "Handle")]
+pub(super) struct Ask(pub(super) Question, pub(super) mpsc::Sender<ToClient>);
+
+/// A client no longer waits.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Gone(pub(super) Handle);
+
+/// A node connected; its number.
+#[derive(Debug, Message)]
+#[rtype(result = "LinkId")]
+pub(super) struct Arrived(pub(super) mpsc::Sender<ToNode>);
+
+/// A node tells.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Told(pub(super) LinkId, pub(super) Notice);
+
+/// A node's connection ended.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Left(pub(super) LinkId);
+
+/// The files of a job were read.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Prepared(pub(super) JobId, pub(super) Result<Inputs, Reason>);
+
+/// The process is asked to end; the cluster stays.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Stop;
+
+/// Why the actor ends.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// Somebody asked for it.
+    Asked,
+    /// It cannot go on.
+    Failed(String),
+}
+
+/// Starts the preparing of a job; answers as `Prepared`.
+pub(super) type Prepare = Box<dyn Fn(JobId, Submission, Recipient<Prepared>)>;

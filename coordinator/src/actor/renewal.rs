@@ -1,0 +1,73 @@
+//! Certificates in time: the coordinator's own is renewed, and connections end with those of their peers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::net::credential::Credential;
+use shared::net::endpoint::{Endpoint, Peer};
+use shared::net::enroll::Enroller;
+use shared::net::fault::CloseCode;
+use shared::net::renew::until_renewal;
+
+use super::settings::{Clock, CoordinatorSettings};
+
+/// The clock is looked at so often: it may be set, and machines sleep.
+const LOOK: Duration = Duration::from_secs(60);
+/// A renewal that failed is tried again after so long.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// Renews the coordinator's own certificate, by its own authority, again and again.
+pub(super) async fn run(
+    settings: CoordinatorSettings,
+    endpoint: Arc<Endpoint>,
+    enroller: Arc<Enroller>,
+) {
+    loop {
+        if let Err(error) = renew(&settings, &endpoint, &enroller).await {
+            tracing::warn!(error, "the coordinator's certificate is not renewed");
+            pause(AGAIN).await;
+        }
+    }
+}
+
+/// Waits until it is time, and renews once.
+async fn renew(
+    settings: &CoordinatorSettings,
+    endpoint: &Endpoint,
+    enroller: &Enroller,
+) -> Result<(), String> {
+    let held = Credential::load(&settings.credential).map_err(|error| error.to_string())?;
+    pause(until_renewal(&held, (settings.wall)())).await;
+    let (life, now) = (settings.certificate_life, (settings.wall)());
+    let fresh = enroller.authority().issue(&held.identity, life, now);
+    let fresh = fresh.map_err(|error| error.to_string())?;
+    fresh
+        .save(&settings.credential)
+        .map_err(|error| error.to_string())?;
+    endpoint.renew(&fresh).map_err(|error| error.to_string())
+}
+
+/// Ends when the certificate that a peer showed holds no longer. A peer that has a newer one connects again with it.
+pub(super) async fn expired(peer: &Peer, wall: &Clock) {
+    loop {
+        let left = peer.until.since(wall());
+        if left.0 == 0 {
+            return;
+        }
+        pause(Duration::from_micros(left.0).min(LOOK)).await;
+    }
+}
+
+/// Ends the connection of a peer whose certificate expired.
+pub(super) fn send_away(peer: &Peer) {
+    let reason = "the certificate of this connection expired: connect again with a renewed one";
+    peer.close(CloseCode::Identity, reason);
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "certificates are renewed and expire by the clock, which nobody announces"
+)]
+async fn pause(so_long: Duration) {
+    tokio::time::sleep(so_long).await;
+}
