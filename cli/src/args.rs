@@ -14,9 +14,9 @@ use clap::{Parser, Subcommand};
 pub(crate) use adapter::{AdapterCommand, ImportArgs, InspectAdapterArgs, MergeArgs, MergedFormat};
 pub(crate) use bench::{BenchCommand, BenchTrainArgs};
 pub(crate) use cluster::{
-    CoordinatorArgs, GpuActorArgs,
-    CancelArgs, ClusterArgs, Consent, DrainArgs, EventsArgs, FetchArgs, JobArgs, JobsArgs,
-    MigrateArgs, NodesArgs, PauseArgs, ResumeArgs, SampleArgs, StatusArgs, SubmitArgs, TraceArgs,
+    CancelArgs, ClusterArgs, Consent, CoordinatorArgs, DrainArgs, EventsArgs, FetchArgs,
+    GpuActorArgs, JobArgs, JobsArgs, MigrateArgs, NodesArgs, PauseArgs, ResumeArgs, SampleArgs,
+    StatusArgs, SubmitArgs, TraceArgs,
 };
 pub(crate) use data::{CheckArgs, DataCommand, LongRows};
 pub(crate) use local::{
@@ -82,7 +82,7 @@ pub(crate) struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Fetches a small model, trains several jobs together and compares answers before and after
+    /// Trains several jobs of a small model on a cluster of processes; answers before and after
     Demo(DemoArgs),
     /// Trains the jobs of a file; started again, it resumes
     Train(TrainArgs),
