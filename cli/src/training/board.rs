@@ -116,12 +116,17 @@ impl Board {
         let Some(shown) = self.jobs.get_mut(event.job()) else {
             return;
         };
-        let line = shown.note(event);
-        if let (Some(line), true) = (line, self.talks) {
-            match &self.bars {
-                Some(bars) => drop(bars.println(remark::harmless(&line))),
-                None => remark::say(&line),
-            }
+        if let Some(line) = shown.note(event) {
+            self.say(&line);
+        }
+    }
+
+    /// Says something above the bars.
+    pub(crate) fn say(&self, line: &str) {
+        match &self.bars {
+            _ if !self.talks => {}
+            Some(bars) => drop(bars.println(remark::harmless(line))),
+            None => remark::say(line),
         }
     }
 

@@ -1,9 +1,12 @@
 //! What a job's training leaves: checkpoints, and the adapter with a card and its provenance.
 
+use std::fs;
+
 use anyhow::Context;
 use gpu_actor::durable;
 use gpu_actor::peft::adapter_hub;
 use gpu_actor::peft::files::Export;
+use gpu_actor::train::progress::Progress;
 use gpu_actor::train::session::JobState;
 use gpu_actor::train::store;
 use shared::model::ModelShape;
@@ -50,6 +53,44 @@ pub(super) fn adapter(
         base,
     };
     let files = export.files();
+    let records = files
+        .iter()
+        .map(|(name, bytes)| FileRecord::of(name, bytes))
+        .collect();
+    let [card, record] = beside(job, &state.progress, base, records)?;
+    let [config, weights] = files;
+    let whole = [config, weights, card, record];
+    durable::write_folder(&folder, &whole)
+        .with_context(|| format!("job {}: the adapter is not written", job.name()))
+        .or_exit(Exit::Internal)
+}
+
+/// Puts card and provenance beside the files of an adapter that was written elsewhere.
+///
+/// # Errors
+/// [`Exit::Internal`] when the system refuses to write.
+pub(crate) fn complete(
+    job: &Prepared,
+    progress: &Progress,
+    base: &str,
+    files: Vec<FileRecord>,
+) -> Result<(), Failure> {
+    let folder = job.place.adapter();
+    for (name, bytes) in beside(job, progress, base, files)? {
+        fs::write(folder.join(name), bytes)
+            .with_context(|| format!("cannot write to {}", folder.display()))
+            .or_exit(Exit::Internal)?;
+    }
+    Ok(())
+}
+
+/// A card for people and a record for programs: what goes beside the files of an adapter.
+fn beside(
+    job: &Prepared,
+    progress: &Progress,
+    base: &str,
+    files: Vec<FileRecord>,
+) -> Result<[(&'static str, Vec<u8>); 2], Failure> {
     let provenance = Record {
         spotmux: env!("CARGO_PKG_VERSION").into(),
         job: job.name().into(),
@@ -58,28 +99,17 @@ pub(super) fn adapter(
         base_sha256: job.ready.identity.backbone.clone(),
         data_sha256: job.ready.identity.data.clone(),
         seed: job.spec().seed,
-        step: state.progress.step,
-        tokens: state.progress.tokens,
-        first_loss: state.progress.first_loss,
-        last_loss: state.progress.last_loss,
-        first_eval: state.progress.first_eval,
-        last_eval: state.progress.last_eval,
-        files: files
-            .iter()
-            .map(|(name, bytes)| FileRecord::of(name, bytes))
-            .collect(),
+        step: progress.step,
+        tokens: progress.tokens,
+        first_loss: progress.first_loss,
+        last_loss: progress.last_loss,
+        first_eval: progress.first_eval,
+        last_eval: progress.last_eval,
+        files,
     };
     let record = serde_json::to_vec_pretty(&provenance).or_exit(Exit::Internal)?;
-    let [config, weights] = files;
-    let whole = [
-        config,
-        weights,
-        ("README.md", card(job, &provenance).into_bytes()),
-        (PROVENANCE, record),
-    ];
-    durable::write_folder(&folder, &whole)
-        .with_context(|| format!("job {}: the adapter is not written", job.name()))
-        .or_exit(Exit::Internal)
+    let card = card(job, &provenance).into_bytes();
+    Ok([("README.md", card), (PROVENANCE, record)])
 }
 
 /// A model card.

@@ -58,6 +58,11 @@ fn one(run: &Run, job: &Prepared) -> JobReport {
         .map(|(progress, _)| progress.clone());
     let progress: Progress = running.unwrap_or_else(|| job.progress());
     let reason = run.set_aside(&job.spec().name).map(str::to_owned);
+    came(job, &progress, reason)
+}
+
+/// What a job that came so far leaves.
+pub(crate) fn came(job: &Prepared, progress: &Progress, reason: Option<String>) -> JobReport {
     let adapter = job.place.adapter();
     let state = match (&reason, adapter.exists()) {
         (Some(_), _) => "quarantined",

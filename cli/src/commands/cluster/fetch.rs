@@ -5,42 +5,17 @@ use std::path::Path;
 
 use anyhow::Context;
 use serde_json::json;
-use shared::wire::request::Request;
+use shared::wire::request::{FileRef, JobRef, Request};
 
 use crate::args::FetchArgs;
 use crate::desk::{Desk, named};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::render::{self, Align, Table};
 
-/// Fetches into a folder that appears whole or not at all.
+/// Runs the command.
 pub(crate) fn run(args: &FetchArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
     let folder = &args.folder;
-    if folder.symlink_metadata().is_ok() {
-        let message = format!(
-            "{} is there already: choose another folder, or remove it",
-            folder.display()
-        );
-        return Err(Failure::new(Exit::BadInput, message));
-    }
-    let parent = match folder.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    let cannot = || format!("cannot write {}", folder.display());
-    fs::create_dir_all(parent)
-        .with_context(cannot)
-        .or_exit(Exit::Internal)?;
-    let beside = tempfile::Builder::new()
-        .prefix(".spotmux-")
-        .tempdir_in(parent)
-        .with_context(cannot)
-        .or_exit(Exit::Internal)?;
-    let files = desk
-        .control
-        .download(&Request::Fetch(args.job.clone()), beside.path())?;
-    fs::rename(beside.path(), folder)
-        .with_context(cannot)
-        .or_exit(Exit::Internal)?;
+    let files = fetch(&args.job, folder, desk)?;
     let mut table = Table::new(&[
         ("file", Align::Left),
         ("size", Align::Right),
@@ -63,13 +38,47 @@ pub(crate) fn run(args: &FetchArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// Fetches into a folder that appears whole or not at all.
+///
+/// # Errors
+/// [`Exit::BadInput`] when the folder is there; what the cluster refuses; when it cannot be written.
+pub(crate) fn fetch(job: &JobRef, folder: &Path, desk: &Desk<'_>) -> Result<Vec<FileRef>, Failure> {
+    if folder.symlink_metadata().is_ok() {
+        let message = format!(
+            "{} is there already: choose another folder, or remove it",
+            folder.display()
+        );
+        return Err(Failure::new(Exit::BadInput, message));
+    }
+    let parent = match folder.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let cannot = || format!("cannot write {}", folder.display());
+    fs::create_dir_all(parent)
+        .with_context(cannot)
+        .or_exit(Exit::Internal)?;
+    let beside = tempfile::Builder::new()
+        .prefix(".spotmux-")
+        .tempdir_in(parent)
+        .with_context(cannot)
+        .or_exit(Exit::Internal)?;
+    let files = desk
+        .control
+        .download(&Request::Fetch(job.clone()), beside.path())?;
+    fs::rename(beside.path(), folder)
+        .with_context(cannot)
+        .or_exit(Exit::Internal)?;
+    Ok(files)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use shared::ids::JobId;
     use shared::units::Bytes;
-    use shared::wire::request::{FileRef, JobRef, RefusalCode, Reply};
+    use shared::wire::request::{RefusalCode, Reply};
 
     use super::*;
     use crate::args::ClusterArgs;

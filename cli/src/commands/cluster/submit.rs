@@ -28,23 +28,12 @@ struct Ready {
 /// Runs the command: nothing is sent before every file of every job was read.
 pub(crate) fn run(args: &SubmitArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
     let file = Jobs::read(&args.jobs)?;
-    let ready: Vec<Ready> = file
-        .file
-        .jobs
-        .iter()
-        .map(|spec| prepare(spec, &file.folder))
-        .collect::<Result<_, Failure>>()?;
     let after = if args.wait {
         wait::newest(desk)?
     } else {
         Default::default()
     };
-    let mut accepted: Vec<JobView> = Vec::new();
-    for job in &ready {
-        let placed = place(job, &file.folder, desk)
-            .map_err(|failure| told(failure, &job.name, &accepted))?;
-        accepted.push(placed);
-    }
+    let mut accepted = send(&file, desk)?;
     if args.wait {
         wait::until(desk, after, || {
             for job in accepted.iter_mut().filter(|job| !job.state.is_final()) {
@@ -76,6 +65,26 @@ pub(crate) fn run(args: &SubmitArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
     } else {
         Exit::Done
     })
+}
+
+/// Gives all jobs of a file to the cluster: nothing is sent before every file of every job was read.
+///
+/// # Errors
+/// What cannot be read, and what the cluster refuses, with the jobs that were accepted before.
+pub(crate) fn send(file: &Jobs, desk: &Desk<'_>) -> Result<Vec<JobView>, Failure> {
+    let ready: Vec<Ready> = file
+        .file
+        .jobs
+        .iter()
+        .map(|spec| prepare(spec, &file.folder))
+        .collect::<Result<_, Failure>>()?;
+    let mut accepted: Vec<JobView> = Vec::new();
+    for job in &ready {
+        let placed = place(job, &file.folder, desk)
+            .map_err(|failure| told(failure, &job.name, &accepted))?;
+        accepted.push(placed);
+    }
+    Ok(accepted)
 }
 
 /// Which job it was, and which are accepted all the same.

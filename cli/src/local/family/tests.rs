@@ -42,6 +42,7 @@ fn script(name: &str, text: &str) -> Member {
         name: name.into(),
         program: "/bin/sh".into(),
         arguments: vec!["-c".into(), text.into()],
+        unset: Vec::new(),
     }
 }
 

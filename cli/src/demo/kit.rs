@@ -15,7 +15,7 @@ pub(crate) const JOBS: &str = "jobs.toml";
 
 macro_rules! kit {
     ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../demo/", $name)))),*]
+        &[$(($name, include_str!(concat!("../../demo/", $name)))),*]
     };
 }
 
@@ -62,7 +62,7 @@ impl Probe {
     /// # Panics
     /// Never: the list is part of the program and tested.
     pub(crate) fn all() -> Vec<Self> {
-        serde_json::from_str(include_str!("../demo/probes.json"))
+        serde_json::from_str(include_str!("../../demo/probes.json"))
             .expect("the probes are well formed")
     }
 

@@ -1,15 +1,16 @@
-//! What the demo shows at the end: a table, the answers, and memory against separate processes.
+//! What the demo shows at the end: a table, the answers, what moved, and memory against separate processes.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::demo_kit::Probe;
+use crate::demo::kit::Probe;
+use crate::demo::shift::Moved;
+use crate::demo::tour;
 use crate::exit::Failure;
 use crate::remark;
 use crate::render::{self, Align, Output, Table};
 use crate::training::report::{self, JobReport};
-use crate::training::run::Run;
 
 /// What the questions and the losses do not say.
 const CHOSEN: &str = "
@@ -29,15 +30,41 @@ pub(crate) struct Answers {
     pub(crate) after: Vec<String>,
 }
 
+/// What trained, and what it took.
+#[derive(Clone, Debug)]
+pub(crate) struct Happened {
+    /// The jobs, in the order of the probes.
+    pub(crate) reports: Vec<JobReport>,
+    /// Seconds of training.
+    pub(crate) training_seconds: f64,
+    /// Tokens a second over all jobs.
+    pub(crate) rate: f64,
+    /// Most memory: of this process, or of it and the cluster's together.
+    pub(crate) memory: Option<u64>,
+    /// The cluster, if it was not this process alone.
+    pub(crate) cluster: Option<Cluster>,
+}
+
+/// The cluster that trained.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Cluster {
+    /// Its processes.
+    pub(crate) processes: usize,
+    /// Stages of the backbone.
+    pub(crate) stages: usize,
+    /// The stage that moved.
+    pub(crate) moved: Option<Moved>,
+}
+
 /// What the whole demo took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Costs {
     /// Wall seconds, fetching the model included.
     pub(crate) seconds: f64,
-    /// Most resident memory of the process.
-    pub(crate) peak_resident: Option<u64>,
     /// What one process a job would need.
     pub(crate) separate_processes: u64,
+    /// Whether the model is a tiny random one.
+    pub(crate) tiny_model: bool,
 }
 
 /// What a program is told.
@@ -48,8 +75,9 @@ struct Told {
     seconds: f64,
     training_seconds: f64,
     tokens_per_second: f64,
-    peak_resident_bytes: Option<u64>,
+    peak_memory_bytes: Option<u64>,
     separate_processes_bytes: u64,
+    cluster: Option<Cluster>,
     jobs: Vec<ToldJob>,
 }
 
@@ -69,19 +97,20 @@ struct ToldJob {
 /// # Errors
 /// When standard output is closed.
 pub(crate) fn show(
-    run: &Run,
+    happened: Happened,
     answers: &Answers,
     costs: &Costs,
-    tiny_model: bool,
     output: &Output,
 ) -> Result<(), Failure> {
-    let jobs: Vec<ToldJob> = report::of(run)
+    let seconds = happened.training_seconds;
+    let jobs: Vec<ToldJob> = happened
+        .reports
         .into_iter()
         .zip(Probe::all())
         .zip(answers.before.iter().zip(&answers.after))
         .map(|((report, probe), (before, after))| ToldJob {
             loss_falls_by: fall(report.fall()),
-            tokens_per_second: report.tokens as f64 / run.seconds.max(1e-9),
+            tokens_per_second: report.tokens as f64 / seconds.max(1e-9),
             question: probe.ask,
             before: before.clone(),
             after: after.clone(),
@@ -90,12 +119,13 @@ pub(crate) fn show(
         .collect();
     let told = Told {
         event: "demo",
-        tiny_model,
+        tiny_model: costs.tiny_model,
         seconds: costs.seconds,
-        training_seconds: run.seconds,
-        tokens_per_second: run.rate,
-        peak_resident_bytes: costs.peak_resident,
+        training_seconds: seconds,
+        tokens_per_second: happened.rate,
+        peak_memory_bytes: happened.memory,
         separate_processes_bytes: costs.separate_processes,
+        cluster: happened.cluster,
         jobs,
     };
     Ok(output.result(&told, &text(&told))?)
@@ -147,15 +177,34 @@ fn text(told: &Told) -> String {
         text.push_str(CHOSEN);
     }
     let count = told.jobs.len();
-    let _ = writeln!(
-        text,
-        "\nspeed   {:.0} tokens/s over all jobs, {:.0} s of training, {:.0} s in all",
-        told.tokens_per_second, told.training_seconds, told.seconds
-    );
-    if let Some(peak) = told.peak_resident_bytes {
+    text.push('\n');
+    if let Some(cluster) = &told.cluster {
+        let Cluster {
+            processes, stages, ..
+        } = cluster;
         let _ = writeln!(
             text,
-            "memory  {} at most in this process; {count} separate ones would need about {} (estimated)",
+            "cluster {processes} processes: a coordinator and {} nodes; one backbone in {stages} stages, all {count} jobs on it",
+            processes.saturating_sub(1)
+        );
+        let _ = match &cluster.moved {
+            Some(moved) => writeln!(text, "moved   {}", tour::sentence(moved)),
+            None => writeln!(text, "moved   nothing: the stage stayed where it was"),
+        };
+    }
+    let _ = writeln!(
+        text,
+        "speed   {:.0} tokens/s over all jobs, {:.0} s of training, {:.0} s in all",
+        told.tokens_per_second, told.training_seconds, told.seconds
+    );
+    if let Some(peak) = told.peak_memory_bytes {
+        let place = match &told.cluster {
+            Some(_) => "in all processes together, this one too",
+            None => "in this process",
+        };
+        let _ = writeln!(
+            text,
+            "memory  {} at most {place}; {count} separate ones would need about {} (estimated)",
             render::bytes(peak),
             render::bytes(told.separate_processes_bytes)
         );

@@ -1,0 +1,289 @@
+//! The jobs on a cluster, from submission to adapters, with one stage moved on the way.
+
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use gpu_actor::train::progress::Progress;
+use serde_json::{Value, json};
+use shared::ids::EventNumber;
+use shared::life::JobState;
+use shared::wire::request::{JobRef, Reply, Request};
+use shared::wire::view::{EventView, JobView};
+
+use super::heard::Heard;
+use super::lodging::News;
+use super::shift::{Held, Moved, Shift};
+use crate::clock::Stopwatch;
+use crate::commands::cluster::{fetch, submit};
+use crate::control::{Flow, unfitting};
+use crate::desk::{Desk, wait};
+use crate::exit::{Exit, Failure};
+use crate::local::state::State;
+use crate::machine;
+use crate::render::{self, Output};
+use crate::shown::events;
+use crate::training::board::Board;
+use crate::training::job_file::Jobs;
+use crate::training::keep;
+use crate::training::prepare::Prepared;
+use crate::training::record::FileRecord;
+use crate::training::report::{self, JobReport};
+
+/// How often memory is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What is needed on the way.
+pub(crate) struct Tour<'a> {
+    /// The cluster, and who reads.
+    pub(crate) desk: &'a Desk<'a>,
+    /// The jobs as their file has them.
+    pub(crate) jobs: &'a Jobs,
+    /// The same, looked at.
+    pub(crate) prepared: &'a [Prepared],
+    /// What names the backbone elsewhere.
+    pub(crate) base: &'a str,
+    /// The processes.
+    pub(crate) state: &'a State,
+    /// What becomes of them.
+    pub(crate) news: &'a Receiver<News>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Toured {
+    /// The jobs, in the order of the file.
+    pub(crate) reports: Vec<JobReport>,
+    /// Seconds of training.
+    pub(crate) seconds: f64,
+    /// Tokens a second over all jobs.
+    pub(crate) rate: f64,
+    /// The stage that moved.
+    pub(crate) moved: Option<Moved>,
+    /// Most memory of all processes together, the demo's own too.
+    pub(crate) memory: Option<u64>,
+    /// Processes of the cluster.
+    pub(crate) processes: usize,
+    /// Whether all jobs succeeded.
+    pub(crate) exit: Exit,
+}
+
+/// What is seen while events come.
+struct Seen<'a> {
+    tour: &'a Tour<'a>,
+    board: Board,
+    heard: Heard,
+    shift: Shift,
+    moved: Option<Moved>,
+    memory: Option<u64>,
+    looked: Option<Stopwatch>,
+}
+
+impl Tour<'_> {
+    /// Goes all the way.
+    ///
+    /// # Errors
+    /// What the cluster refuses, [`Exit::Interrupted`], and when results cannot be written.
+    pub(crate) fn go(&self) -> Result<Toured, Failure> {
+        let processes = self.state.living().len();
+        let after = wait::newest(self.desk)?;
+        let quiet = Output::new(false, true);
+        let submitting = Desk {
+            output: &quiet,
+            ..*self.desk
+        };
+        let accepted = submit::send(self.jobs, &submitting)?;
+        let mut seen = Seen {
+            tour: self,
+            board: Board::new(self.desk.output, self.prepared),
+            heard: Heard::default(),
+            shift: Shift::default(),
+            moved: None,
+            memory: None,
+            looked: None,
+        };
+        for (job, view) in self.prepared.iter().zip(&accepted) {
+            seen.heard.expect(view.id, view.name.clone(), job.total);
+        }
+        let followed = seen.follow(after);
+        seen.board.clear();
+        followed?;
+        let (tokens, seconds) = seen.heard.effort();
+        let (mut reports, mut exit) = (Vec::new(), Exit::Done);
+        for (job, view) in self.prepared.iter().zip(&accepted) {
+            let view = self.desk.job(&Request::Job(JobRef::Id(view.id)))?;
+            let progress = progress(&view);
+            let reason = self.take_home(job, &view, &progress)?;
+            if reason.is_some() {
+                exit = Exit::JobEnded;
+            }
+            reports.push(report::came(job, &progress, reason));
+        }
+        Ok(Toured {
+            reports,
+            seconds,
+            rate: tokens as f64 / seconds.max(1e-9),
+            moved: seen.moved,
+            memory: seen.memory,
+            processes,
+            exit,
+        })
+    }
+
+    /// Fetches a job's adapter, or gives the reason why there is none.
+    fn take_home(
+        &self,
+        job: &Prepared,
+        view: &JobView,
+        progress: &Progress,
+    ) -> Result<Option<String>, Failure> {
+        if view.state != JobState::Succeeded {
+            let reason = view.reason.as_ref().map(|reason| reason.message.clone());
+            return Ok(Some(reason.unwrap_or_else(|| view.state.to_string())));
+        }
+        let files = fetch::fetch(&JobRef::Id(view.id), &job.place.adapter(), self.desk)?;
+        let files = files
+            .into_iter()
+            .map(|file| FileRecord {
+                name: file.path,
+                bytes: file.bytes.0,
+                sha256: file.sha256,
+            })
+            .collect();
+        keep::complete(job, progress, self.base, files)?;
+        Ok(None)
+    }
+}
+
+impl Seen<'_> {
+    /// Follows the events until all jobs have ended and nothing moves.
+    fn follow(&mut self, after: EventNumber) -> Result<(), Failure> {
+        let request = Request::Events {
+            job: None,
+            after,
+            follow: true,
+        };
+        let mut over = false;
+        self.tour.desk.control.stream(&request, &mut |reply| {
+            let Reply::Events(batch) = reply else {
+                return Err(unfitting(&reply));
+            };
+            for event in &batch {
+                self.take(event);
+            }
+            self.look_around();
+            self.move_a_stage()?;
+            self.tour.desk.interrupt.check()?;
+            over = self.heard.all_ended() && !self.shift.is_moving();
+            Ok(if over { Flow::Enough } else { Flow::More })
+        })?;
+        if over {
+            return Ok(());
+        }
+        let message = "the coordinator ended the stream of events before the jobs ended";
+        Err(Failure::new(Exit::Unreachable, message))
+    }
+
+    fn take(&mut self, event: &EventView) {
+        self.tour.desk.output.event(&events::told(event));
+        if let Some(told) = self.heard.take(event) {
+            self.board.show(&told);
+        }
+        self.shift.take(event);
+        if matches!(event.kind.as_str(), "migration_called_off" | "node_lost") {
+            self.board.say(&format!("  {}", event.message));
+        }
+    }
+
+    /// Asks for the move when it is due, and tells what came of it once training goes on.
+    fn move_a_stage(&mut self) -> Result<(), Failure> {
+        let desk = self.tour.desk;
+        if self.shift.is_due(self.heard.steps()) && !self.heard.all_ended() {
+            let Some(held) = Held::last(&desk.status()?) else {
+                return Ok(());
+            };
+            let request = Request::Migrate {
+                from: held.node.clone(),
+                to: None,
+            };
+            self.board.say(&format!(
+                "  moving stage {} (layers {} to {}) away from node {}, while it trains",
+                held.stage + 1,
+                held.layers.0,
+                held.layers.1.saturating_sub(1),
+                held.node
+            ));
+            self.shift.ask(held, self.heard.steps().0);
+            match desk.done(&request) {
+                Err(refused) if refused.exit == Exit::Conflict => self.shift.refused(),
+                asked => asked?,
+            }
+        }
+        let over = self.heard.all_ended() && !self.shift.is_moving();
+        if self.moved.is_none() && (self.shift.goes_on() || over) {
+            self.moved = self.shift.outcome(&desk.status()?);
+            if let Some(moved) = &self.moved {
+                desk.output.event(&told(moved));
+                self.board.say(&format!("  {}", sentence(moved)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at memory now and then, and at what became of processes.
+    fn look_around(&mut self) {
+        for news in self.tour.news.try_iter() {
+            if let News::Restarted(told) = news {
+                self.board.say(&format!("  {told}"));
+            }
+        }
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+            return;
+        }
+        self.looked = Some(Stopwatch::start());
+        let living = self.tour.state.living();
+        let ids = living.iter().map(|(_, process)| process.id);
+        let sum: Option<u64> = ids
+            .chain([std::process::id()])
+            .map(machine::proportional_of)
+            .sum();
+        self.memory = self.memory.max(sum);
+    }
+}
+
+/// A move in a sentence.
+pub(crate) fn sentence(moved: &Moved) -> String {
+    let Moved {
+        held,
+        to,
+        stall,
+        bytes,
+        ..
+    } = moved;
+    let stall = stall.map_or_else(String::new, |stall| {
+        format!("{stall:.1} s without a step, ")
+    });
+    format!(
+        "stage {} moved from node {} to node {to}: {stall}{} of state went along",
+        held.stage + 1,
+        held.node,
+        render::bytes(*bytes)
+    )
+}
+
+fn told(moved: &Moved) -> Value {
+    let mut told = json!(moved);
+    told["event"] = json!("moved");
+    told
+}
+
+fn progress(view: &JobView) -> Progress {
+    Progress {
+        step: view.step,
+        tokens: view.tokens,
+        first_loss: view.first_loss,
+        last_loss: view.last_loss,
+        first_eval: view.first_eval,
+        last_eval: view.last_eval.map(|(loss, _)| loss),
+        ..Progress::default()
+    }
+}
