@@ -101,7 +101,11 @@ fn stopped_while_it_trains_it_leaves_no_process() {
     for line in lines {
         let told: Value = serde_json::from_str(&line.unwrap()).unwrap();
         if told["event"] == "step" && !asked {
-            assert_eq!(processes_of(&sandbox).len(), 5, "the demo, a coordinator, 3 nodes");
+            assert_eq!(
+                processes_of(&sandbox).len(),
+                5,
+                "the demo, a coordinator, 3 nodes"
+            );
             let id = child.id().to_string();
             let sent = Command::new("kill").args(["-INT", &id]).status().unwrap();
             asked = sent.success();
@@ -119,7 +123,10 @@ fn alone_it_trains_in_one_process() {
     let ran = sandbox
         .run(&["demo", "--offline", "--alone", "--steps", "2"])
         .ended_with(0)
-        .said(&["a tiny random model is trained instead", "training in this process"]);
+        .said(&[
+            "a tiny random model is trained instead",
+            "training in this process",
+        ]);
     assert!(ran.out.contains("at most in this process"), "{}", ran.out);
     assert_eq!(
         sandbox.names("spotmux-demo"),
@@ -130,7 +137,10 @@ fn alone_it_trains_in_one_process() {
         .run(&["demo", "--offline", "--alone", "--steps", "1", "--json"])
         .ended_with(0);
     let told = ran.last();
-    assert_eq!((&told["tiny_model"], &told["cluster"]), (&true.into(), &Value::Null));
+    assert_eq!(
+        (&told["tiny_model"], &told["cluster"]),
+        (&true.into(), &Value::Null)
+    );
     assert!(sandbox.path("spotmux-demo-2").exists());
 }
 
@@ -142,10 +152,7 @@ fn without_a_network_it_falls_back_too() {
         .run(&demo)
         .ended_with(0)
         .said(&["cannot start", "a tiny random model is trained instead"]);
-    sandbox
-        .run(&demo)
-        .ended_with(3)
-        .said(&["d is not empty"]);
+    sandbox.run(&demo).ended_with(3).said(&["d is not empty"]);
 }
 
 /// Minutes long: `cargo test --release -p spotmux --test binary real_model -- --ignored`, with

@@ -95,7 +95,6 @@ fn span() -> SpanView {
         name: "forward".into(),
         micro_batch: Some(4),
         jobs: vec![(JobId(1), 2)],
-        paused: vec![JobId(1)],
         start: Micros(10),
         duration: Micros(20),
         bytes: Bytes(30),
