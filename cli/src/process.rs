@@ -202,7 +202,7 @@ pub(crate) fn node(
         incarnation: clock::now().0,
         coordinator: config.coordinator.listen,
         endpoint: endpoint(node.listen, loaded),
-        advertised: None,
+        advertised: node.advertise.map(|address| address.to_string()),
         credential: directory.join(places::node(&node.name)),
         store: artifacts(loaded, settings)?,
         model: model_path(loaded, settings)?,
