@@ -210,7 +210,7 @@ pub(crate) fn node(
         coordinator: config.coordinator.listen,
         endpoint: endpoint(node.listen, loaded),
         metrics: config.telemetry.metrics.then_some(node.metrics),
-        advertised: None,
+        advertised: node.advertise.map(|address| address.to_string()),
         credential: directory.join(places::node(&node.name)),
         store: artifacts(loaded, settings)?,
         model: model_path(loaded, settings)?,

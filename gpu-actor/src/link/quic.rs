@@ -10,7 +10,9 @@
 //! - `QL-3` What was sent before the end still arrives; so the carrier's future ends after that.
 
 mod carrier;
+pub mod gauge;
 mod inbox;
+mod pool;
 mod values;
 
 pub use carrier::CarrierError;
@@ -31,6 +33,7 @@ use super::word::Word;
 use super::{ChunkLink, LinkError, Parcel};
 use carrier::{Out, Shared, carry};
 use inbox::Inbox;
+use pool::Pool;
 
 impl Message for Word {
     const KIND: FrameKind = FrameKind::Word;
@@ -64,6 +67,8 @@ pub fn over(
     let shared = Arc::new(Shared {
         inbox: Inbox::new(bell),
         under_way: AtomicUsize::new(0),
+        // All that may be under way from here, and one that is being read.
+        pool: Pool::new(opening.credits as usize + 1),
         opening,
         dropped: Notify::new(),
     });

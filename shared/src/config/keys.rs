@@ -195,7 +195,13 @@ pub const KEYS: &[Key] = &[
         "node.listen",
         Kind::Address,
         "UDP",
-        "where the coordinator and its neighbours reach it",
+        "where its neighbours reach it",
+    ),
+    key(
+        "node.advertise",
+        Kind::Address,
+        "UDP",
+        "where its neighbours reach it instead, as behind a forwarded port",
     ),
     key(
         "node.threads",
@@ -320,6 +326,7 @@ pub fn complete() -> ClusterConfig {
     config.node.push(NodeSection {
         name: NodeName::new("n1").expect("a plain word is a name"),
         listen: Some(config.gpu_actor.listen),
+        advertise: Some(config.gpu_actor.listen),
         threads: Some(config.gpu_actor.threads),
         memory_mib: Some(config.gpu_actor.memory_mib),
         spot: false,
@@ -365,7 +372,15 @@ mod tests {
         assert_eq!(names_under("store"), ["url"]);
         assert_eq!(
             names_under("node[0]"),
-            ["name", "listen", "threads", "memory_mib", "spot", "metrics"]
+            [
+                "name",
+                "listen",
+                "advertise",
+                "threads",
+                "memory_mib",
+                "spot",
+                "metrics"
+            ]
         );
         assert!(names_under("").contains(&"gpu_actor"));
     }

@@ -325,7 +325,7 @@ threds = 2
             "c.toml:14: cluster.name: ",
             "c.toml:16: store.url: is empty",
             "c.toml:19: node[1]: has no name",
-            "c.toml:20: node[1].threds: is no key: valid are name, listen, threads, memory_mib, spot, metrics; did you mean `threads`?",
+            "c.toml:20: node[1].threds: is no key: valid are name, listen, advertise, threads, memory_mib, spot, metrics; did you mean `threads`?",
         ];
         assert_eq!(found.len(), starts.len(), "{found:#?}");
         for (found, start) in found.iter().zip(starts) {

@@ -79,6 +79,7 @@ impl ClusterConfig {
         let bare = NodeSection {
             name,
             listen: None,
+            advertise: None,
             threads: None,
             memory_mib: None,
             spot: false,
@@ -101,6 +102,7 @@ impl ClusterConfig {
             metrics: node
                 .metrics
                 .unwrap_or_else(|| SocketAddr::new(here, listen.port())),
+            advertise: node.advertise,
             threads: node.threads.unwrap_or(common.threads),
             memory: mib(node.memory_mib.unwrap_or(common.memory_mib)),
             spot: node.spot,
@@ -113,8 +115,10 @@ impl ClusterConfig {
 pub struct Node {
     /// Its name.
     pub name: NodeName,
-    /// Where the coordinator and its neighbours reach it.
+    /// Where it listens.
     pub listen: SocketAddr,
+    /// Where its neighbours reach it, when not where it listens.
+    pub advertise: Option<SocketAddr>,
     /// Compute threads.
     pub threads: u64,
     /// Memory it offers.
@@ -258,6 +262,9 @@ pub struct NodeSection {
     /// Where it listens (UDP).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
+    /// Where its neighbours reach it, when not where it listens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advertise: Option<SocketAddr>,
     /// Compute threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u64>,

@@ -249,14 +249,32 @@ impl Receiver {
         due: &'static str,
     ) -> Result<(), NetError> {
         while !rest.is_empty() {
-            let Some(piece) = self.piece(rest.len()).await? else {
-                return Err(NetError::Ended { due });
-            };
-            let (now, later) = rest.split_at_mut(piece.len());
-            now.copy_from_slice(&piece);
-            rest = later;
+            let read = self.read_some(rest, due).await?;
+            rest = &mut rest[read..];
         }
         Ok(())
+    }
+
+    /// Raw bytes into a buffer, as many as are here and fit, at least one; how many. Each is copied once.
+    ///
+    /// # Errors
+    /// [`NetError`]; [`NetError::Ended`] at the end.
+    pub async fn read_some(
+        &mut self,
+        into: &mut [u8],
+        due: &'static str,
+    ) -> Result<usize, NetError> {
+        // Not more at once: meanwhile nothing else of the connection moves.
+        let most = into.len().min(READ);
+        let into = &mut into[..most];
+        if self.buffer.is_empty() {
+            let read = self.stream.read(into).await?;
+            return read.ok_or(NetError::Ended { due });
+        }
+        let here = most.min(self.buffer.len());
+        into[..here].copy_from_slice(&self.buffer[..here]);
+        self.buffer.advance(here);
+        Ok(here)
     }
 
     /// Tells the peer that no more of its half is wanted.

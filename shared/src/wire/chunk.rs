@@ -141,6 +141,23 @@ pub enum ChunkError {
     },
 }
 
+/// The checksum of values that come piece by piece.
+#[derive(Clone, Debug, Default)]
+pub struct Checksum(crc32fast::Hasher);
+
+impl Checksum {
+    /// Takes the next bytes in.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Of all bytes so far: what [`checksum`] makes of them at once.
+    #[must_use]
+    pub fn made(self) -> u32 {
+        self.0.finalize()
+    }
+}
+
 /// The checksum of values as bytes.
 #[must_use]
 pub fn checksum(payload: &[u8]) -> u32 {

@@ -19,6 +19,7 @@ use tokio::sync::{Notify, mpsc};
 use super::super::word::Word;
 use super::super::{Chunk, ChunkHeader, Direction, LinkError, Parcel};
 use super::inbox::Inbox;
+use super::pool::Pool;
 use super::values;
 
 /// Says why a link failed.
@@ -84,6 +85,7 @@ pub(super) struct Shared {
     pub(super) inbox: Inbox,
     /// Chunks sent and not taken by the other side.
     pub(super) under_way: AtomicUsize,
+    pub(super) pool: Arc<Pool>,
     pub(super) opening: LinkOpening,
     /// The stage let go of the link.
     pub(super) dropped: Notify,
@@ -177,7 +179,7 @@ fn queue(shared: &Shared, sender: &mut Sender, out: Out) -> Result<(), CarrierEr
             sender.queue(bytes.into());
         }
         Out::Parcel(Parcel::Chunk(chunk)) => {
-            let (head, values) = written(chunk, shared.dtype())?;
+            let (head, values) = written(chunk, shared)?;
             let outer = FrameHead {
                 kind: FrameKind::Chunk,
                 bytes: CHUNK_HEAD + values.len(),
@@ -191,7 +193,8 @@ fn queue(shared: &Shared, sender: &mut Sender, out: Out) -> Result<(), CarrierEr
 }
 
 /// A chunk's head and bytes.
-fn written(chunk: Chunk, dtype: ChunkDtype) -> Result<([u8; CHUNK_HEAD], Bytes), CarrierError> {
+fn written(chunk: Chunk, shared: &Shared) -> Result<([u8; CHUNK_HEAD], Bytes), CarrierError> {
+    let dtype = shared.dtype();
     let ChunkHeader {
         epoch,
         micro_batch,
@@ -201,7 +204,7 @@ fn written(chunk: Chunk, dtype: ChunkDtype) -> Result<([u8; CHUNK_HEAD], Bytes),
     } = chunk.header;
     let count = chunk.values.len() as u64;
     let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let (values, checksum) = values::pack(chunk.values, dtype);
+    let (values, checksum) = values::pack(chunk.values, dtype, &shared.pool);
     let head = ChunkHead {
         epoch: PlanEpoch(epoch),
         micro_batch,
@@ -322,7 +325,7 @@ async fn chunk_in(
         return Err(CarrierError::Size { kind, bytes, said });
     }
     let (rows, width) = (head.rows as usize, head.width as usize);
-    let (values, made) = values::read(receiver, rows * width, head.dtype).await?;
+    let (values, made) = values::read(receiver, rows * width, head.dtype, &shared.pool).await?;
     if made != head.checksum {
         return Err(CarrierError::Chunk(ChunkError::Checksum {
             micro_batch: head.micro_batch,
