@@ -60,7 +60,7 @@ pub(crate) enum Effect {
     Start(usize),
     /// Say that the cluster is ready.
     TellReady,
-    /// Say that a process is started again, after its so-maniest end.
+    /// Say that a process is started again, and how often it ended.
     TellRestart(usize, usize),
     /// Ask the coordinator to end the cluster in order.
     AskEnd,
