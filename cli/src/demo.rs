@@ -8,6 +8,7 @@
 //! | [`tour`] | the jobs on that cluster, from submission to adapters |
 //! | [`heard`] | the cluster's events as those of a training session: pure |
 //! | [`shift`] | one stage moved while it trains, and what that cost: pure |
+//! | [`steady`] | a line to a coordinator that may be started again |
 //! | [`report`] | the page at the end |
 
 pub(crate) mod heard;
@@ -16,4 +17,5 @@ pub(crate) mod lodging;
 pub(crate) mod report;
 pub(crate) mod scene;
 pub(crate) mod shift;
+pub(crate) mod steady;
 pub(crate) mod tour;

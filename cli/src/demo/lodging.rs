@@ -13,6 +13,7 @@ use anyhow::Context;
 use shared::config::load::{self, Loaded};
 use shared::units::Bytes;
 
+use super::steady::is_lost;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
 use crate::local::cluster::{self, Line};
@@ -160,7 +161,7 @@ pub(crate) fn within<T>(
     });
     match outcome {
         // Whoever lost the cluster is told best by who watched it.
-        Err(failure) if failure.exit == Exit::Unreachable => ended.and(Err(failure)),
+        Err(failure) if is_lost(&failure) => ended.and(Err(failure)),
         Err(failure) => Err(failure),
         Ok(outcome) => ended.map(|()| outcome),
     }

@@ -12,11 +12,11 @@ use shared::wire::view::ClusterView;
 use super::kit::{self, Probe};
 use super::lodging::{self, Wishes};
 use super::report::{Cluster, Happened};
+use super::steady::Steady;
 use super::tour::Tour;
 use crate::adapter_folder;
 use crate::backbone::Backbone;
 use crate::clock::{self, Stopwatch};
-use crate::control::quic::Quic;
 use crate::desk::{Desk, Terminal};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -114,7 +114,7 @@ impl Scene<'_> {
             output,
             self.interrupt,
             |state, news| {
-                let control = Quic::connect(&loaded, self.interrupt)?;
+                let control = Steady::new(&loaded, self.interrupt);
                 let desk = Desk {
                     control: &control,
                     output,

@@ -1,6 +1,6 @@
 //! The jobs on a cluster, from submission to adapters, with one stage moved on the way.
 
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use gpu_actor::train::progress::Progress;
@@ -13,6 +13,7 @@ use shared::wire::view::{EventView, JobView};
 use super::heard::Heard;
 use super::lodging::News;
 use super::shift::{Held, Moved, Shift};
+use super::steady;
 use crate::clock::Stopwatch;
 use crate::commands::cluster::{fetch, submit};
 use crate::control::{Flow, unfitting};
@@ -31,6 +32,9 @@ use crate::training::report::{self, JobReport};
 
 /// How often memory is looked at.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// How often a coordinator may be lost on the way.
+const TRIES: u32 = 5;
 
 /// What is needed on the way.
 pub(crate) struct Tour<'a> {
@@ -76,6 +80,7 @@ struct Seen<'a> {
     moved: Option<Moved>,
     memory: Option<u64>,
     looked: Option<Stopwatch>,
+    last: EventNumber,
 }
 
 impl Tour<'_> {
@@ -100,11 +105,12 @@ impl Tour<'_> {
             moved: None,
             memory: None,
             looked: None,
+            last: after,
         };
         for (job, view) in self.prepared.iter().zip(&accepted) {
             seen.heard.expect(view.id, view.name.clone(), job.total);
         }
-        let followed = seen.follow(after);
+        let followed = seen.follow_to_the_end();
         seen.board.clear();
         followed?;
         let (tokens, seconds) = seen.heard.effort();
@@ -155,11 +161,27 @@ impl Tour<'_> {
 }
 
 impl Seen<'_> {
+    /// Follows the events; when the coordinator is started again meanwhile, from the last one heard.
+    fn follow_to_the_end(&mut self) -> Result<(), Failure> {
+        let mut left = TRIES;
+        loop {
+            let followed = self.follow();
+            let over = self.hear_of_processes();
+            match followed {
+                Err(failure) if steady::is_lost(&failure) && left > 0 && !over => {
+                    left -= 1;
+                    self.board.say("  the coordinator is away; waiting for it");
+                }
+                followed => return followed,
+            }
+        }
+    }
+
     /// Follows the events until all jobs have ended and nothing moves.
-    fn follow(&mut self, after: EventNumber) -> Result<(), Failure> {
+    fn follow(&mut self) -> Result<(), Failure> {
         let request = Request::Events {
             job: None,
-            after,
+            after: self.last,
             follow: true,
         };
         let mut over = false;
@@ -184,6 +206,7 @@ impl Seen<'_> {
     }
 
     fn take(&mut self, event: &EventView) {
+        self.last = self.last.max(event.number);
         self.tour.desk.output.event(&events::told(event));
         if let Some(told) = self.heard.take(event) {
             self.board.show(&told);
@@ -229,13 +252,20 @@ impl Seen<'_> {
         Ok(())
     }
 
-    /// Looks at memory now and then, and at what became of processes.
-    fn look_around(&mut self) {
-        for news in self.tour.news.try_iter() {
-            if let News::Restarted(told) = news {
-                self.board.say(&format!("  {told}"));
+    /// Tells what became of processes; true when nobody watches them any more.
+    fn hear_of_processes(&self) -> bool {
+        loop {
+            match self.tour.news.try_recv() {
+                Ok(News::Restarted(told)) => self.board.say(&format!("  {told}")),
+                Ok(News::Ready) => {}
+                Err(why) => return why == TryRecvError::Disconnected,
             }
         }
+    }
+
+    /// Looks at memory now and then, and at what became of processes.
+    fn look_around(&mut self) {
+        self.hear_of_processes();
         if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
             return;
         }
