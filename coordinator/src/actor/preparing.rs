@@ -114,8 +114,8 @@ mod tests {
     }
 
     fn shape() -> ModelShape {
-        shared::model::ModelShape::from_json(
-            br#"{"model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+        shared::model::config::parse(
+            r#"{"model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
                  "num_attention_heads": 4, "vocab_size": 259, "max_position_embeddings": 128, "rms_norm_eps": 1e-5,
                  "tie_word_embeddings": true}"#,
         )

@@ -79,20 +79,17 @@ impl Registry {
     }
 
     /// A handle of a counter; `value` is that of its label, if it has one.
-    #[must_use]
     pub fn counter(&self, series: &Series, value: Option<&'static str>) -> Counter {
         self.recorder
             .register_counter(&key(series, value), &METADATA)
     }
 
     /// A handle of a gauge.
-    #[must_use]
     pub fn gauge(&self, series: &Series, value: Option<&'static str>) -> Gauge {
         self.recorder.register_gauge(&key(series, value), &METADATA)
     }
 
     /// A handle of a histogram.
-    #[must_use]
     pub fn histogram(&self, series: &Series, value: Option<&'static str>) -> Histogram {
         self.recorder
             .register_histogram(&key(series, value), &METADATA)

@@ -1,6 +1,5 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::sync::mpsc as std_mpsc;
 use std::sync::{Arc, Mutex};
 
 use shared::ids::{NodeName, Term};
@@ -18,8 +17,8 @@ const LASTS: Micros = Micros::of_millis(600_000);
 /// A journal in memory that says what it is asked, and waits with its first append until it is let.
 struct Watched {
     inner: Arc<Mutex<Memory>>,
-    asked: std_mpsc::Sender<String>,
-    gate: Option<std_mpsc::Receiver<()>>,
+    asked: Sender<String>,
+    gate: Option<Receiver<()>>,
 }
 
 impl Watched {
@@ -67,8 +66,8 @@ impl Journal for Watched {
 
 struct Bench {
     memory: Arc<Mutex<Memory>>,
-    asked: std_mpsc::Receiver<String>,
-    gate: std_mpsc::Sender<()>,
+    asked: Receiver<String>,
+    gate: Sender<()>,
     clock: Arc<Mutex<Micros>>,
     registry: Registry,
     writer: Writer,
@@ -77,8 +76,8 @@ struct Bench {
 
 fn bench() -> Bench {
     let memory = Arc::new(Mutex::new(Memory::default()));
-    let (say, asked) = std_mpsc::channel();
-    let (gate, gated) = std_mpsc::channel();
+    let (say, asked) = channel();
+    let (gate, gated) = channel();
     let lease = memory.lock().unwrap().take_lease("me", LASTS).unwrap();
     let clock = Arc::new(Mutex::new(Micros(0)));
     let steady = Arc::clone(&clock);
