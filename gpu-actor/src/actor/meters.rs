@@ -33,8 +33,8 @@ pub(super) struct Meters {
     connected: Gauge,
     /// Bytes held by micro-batches that went forward.
     held: Mutex<BTreeMap<u64, u64>>,
-    /// When the state of each job was copied that is being made durable, and of which step it is.
-    copied: Mutex<BTreeMap<JobName, (u64, Micros)>>,
+    /// When states were copied that are being made durable, by job and step.
+    copied: Mutex<BTreeMap<(JobName, u64), Micros>>,
     /// When the actor last looked, for who asks whether it lives.
     seen: AtomicU64,
 }
@@ -106,19 +106,16 @@ impl Meters {
             (Deed::Backward, Some(number)) => {
                 lock(&self.held).remove(&number);
             }
-            (Deed::Keep, _) => {
-                let mut copied = lock(&self.copied);
-                copied.extend(
-                    span.jobs
-                        .iter()
-                        .map(|(job, step)| (job.clone(), (*step, span.start))),
-                );
-                return;
-            }
             _ => return,
         }
         let held: u64 = lock(&self.held).values().sum();
         self.activations.set(held as f64);
+    }
+
+    /// A state was copied to be made durable, on the stage that will hear whether it is.
+    pub(super) fn copied(&self, span: &Span) {
+        let keys = span.jobs.iter().cloned().map(|key| (key, span.start));
+        lock(&self.copied).extend(keys);
     }
 
     /// A step was taken that this node led.
@@ -130,19 +127,23 @@ impl Meters {
     /// A state became durable.
     pub(super) fn durable(&self, job: &JobName, step: u64, now: Micros) {
         self.durable[0].increment(1);
-        // One that was found durable already was not copied here.
-        let begin = lock(&self.copied)
-            .get(job)
-            .filter(|(own, _)| *own == step)
-            .copied();
-        if let Some((_, begin)) = begin {
+        if let Some(begin) = self.settle(job, step) {
             self.durable_time.record(now.since(begin).seconds());
         }
     }
 
     /// A state did not.
-    pub(super) fn not_durable(&self) {
+    pub(super) fn not_durable(&self, job: &JobName, step: u64) {
         self.durable[1].increment(1);
+        self.settle(job, step);
+    }
+
+    /// When a state was copied; it and older ones of its job are forgotten.
+    fn settle(&self, job: &JobName, step: u64) -> Option<Micros> {
+        let mut copied = lock(&self.copied);
+        let begin = copied.get(&(job.clone(), step)).copied();
+        copied.retain(|(own, at), _| own != job || *at > step);
+        begin
     }
 
     /// Values went to a neighbour.
@@ -218,10 +219,15 @@ mod tests {
     fn a_state_is_measured_from_its_copy_until_it_is_durable() {
         let meters = Meters::new(Micros(0));
         let job = JobName::new("j1").unwrap();
-        meters.worked(&span(Deed::Keep, None, 10));
+        // The copy of step 8 is made before that of step 7 is durable.
+        let mut later = span(Deed::Keep, None, 10);
+        later.jobs[0].1 = 8;
+        meters.copied(&span(Deed::Keep, None, 10));
+        meters.copied(&later);
         meters.durable(&job, 6, Micros(5_000_000));
         meters.durable(&job, 7, Micros(5_000_000));
-        meters.not_durable();
+        meters.not_durable(&job, 8);
+        assert!(lock(&meters.copied).is_empty());
         let text = meters.registry().text();
         for line in [
             "spotmux_durable_states_total{outcome=\"durable\"} 2",

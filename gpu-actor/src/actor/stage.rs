@@ -21,6 +21,8 @@ use crate::duty::{Duty, Effect, Event};
 
 /// Messages of each kind that may wait.
 const MAILBOX: usize = 256;
+/// What is measured of the node's standing is looked at so often.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A node's duty and what it is done with.
 pub(super) struct StageActor {
@@ -56,6 +58,7 @@ impl Actor for StageActor {
     fn started(&mut self, context: &mut Self::Context) {
         context.set_mailbox_capacity(MAILBOX);
         context.run_interval(self.heartbeat, |actor, _| actor.beat());
+        context.run_interval(LOOK, |actor, _| actor.look());
     }
 }
 
@@ -135,23 +138,29 @@ impl StageActor {
     }
 
     fn beat(&mut self) {
-        let now = (self.clock)();
-        let busy = self.duty.is_busy();
-        let last = self.traces.last_end().filter(|_| busy);
-        let device_age = last.map_or(Micros(0), |end| now.since(end));
-        let standing = Standing {
-            epoch: self.duty.epoch(),
-            term: self.duty.term(),
-            device_age,
-            connected: self.uplink.is_some(),
-        };
-        self.meters.look(now, &standing);
         let notice = Notice::Heartbeat {
-            device_age,
+            device_age: self.device_age((self.clock)()),
             memory_used: memory_used(),
             tokens: self.traces.tokens(),
         };
         self.tell(notice);
+    }
+
+    /// Time since the device ended something; nothing while it has no jobs.
+    fn device_age(&self, now: Micros) -> Micros {
+        let last = self.traces.last_end().filter(|_| self.duty.is_busy());
+        last.map_or(Micros(0), |end| now.since(end))
+    }
+
+    fn look(&self) {
+        let now = (self.clock)();
+        let standing = Standing {
+            epoch: self.duty.epoch(),
+            term: self.duty.term(),
+            device_age: self.device_age(now),
+            connected: self.uplink.is_some(),
+        };
+        self.meters.look(now, &standing);
     }
 }
 

@@ -32,6 +32,9 @@ struct Recorder {
 impl Observer for Recorder {
     fn worked(&mut self, span: Span) {
         self.meters.worked(&span);
+        if span.deed == Deed::Keep && self.stage == 0 {
+            self.meters.copied(&span);
+        }
         let mut spans = self.traces.lock();
         if spans.len() == self.traces.most {
             spans.pop_front();

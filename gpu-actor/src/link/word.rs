@@ -218,6 +218,8 @@ impl Word {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
+    use shared::wire::codec;
+
     use super::*;
     use crate::batch::JobEntry;
     use crate::stage::agreement::{Broken, Share};
@@ -356,7 +358,7 @@ mod tests {
                 problem: "a".into(),
             },
         ];
-        let limits = Limits::default();
+        let limits = codec::Limits::default();
         let mut names = std::collections::BTreeSet::new();
         for word in words {
             let bytes = codec::frame(&word, &limits).unwrap();

@@ -26,7 +26,7 @@ impl Leading<'_> {
                 (job, Some(JobNotice::Durable { step, bytes }))
             }
             ReplicaEvent::NotDurable { job, step, reason } => {
-                self.around.meters.not_durable();
+                self.around.meters.not_durable(&job, step);
                 tracing::warn!(trace = self.trace(&job), %job, step, reason, "state not stored");
                 (job, None)
             }
