@@ -7,5 +7,9 @@
 )]
 
 mod disturbed;
+mod lossy;
+mod netem;
 mod peace;
+mod relay;
 mod run;
+mod sandbox;
