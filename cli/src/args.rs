@@ -12,11 +12,11 @@ mod train;
 use clap::{Parser, Subcommand};
 
 pub(crate) use adapter::{AdapterCommand, ImportArgs, InspectAdapterArgs, MergeArgs, MergedFormat};
-pub(crate) use bench::{BenchCommand, BenchTrainArgs};
+pub(crate) use bench::{BenchCommand, BenchPipelineArgs, BenchTrainArgs};
 pub(crate) use cluster::{
-    CoordinatorArgs, GpuActorArgs,
-    CancelArgs, ClusterArgs, Consent, DrainArgs, EventsArgs, FetchArgs, JobArgs, JobsArgs,
-    MigrateArgs, NodesArgs, PauseArgs, ResumeArgs, SampleArgs, StatusArgs, SubmitArgs, TraceArgs,
+    CancelArgs, ClusterArgs, Consent, CoordinatorArgs, DrainArgs, EventsArgs, FetchArgs,
+    GpuActorArgs, JobArgs, JobsArgs, MigrateArgs, NodesArgs, PauseArgs, ResumeArgs, SampleArgs,
+    StatusArgs, SubmitArgs, TraceArgs,
 };
 pub(crate) use data::{CheckArgs, DataCommand, LongRows};
 pub(crate) use local::{

@@ -145,6 +145,8 @@ pub const PURE: &[&str] = &[
     "gpu-actor/src/artifacts/manifest.rs",
     "gpu-actor/src/artifacts/part.rs",
     "coordinator/src",
+    "cli/src/bench/pipeline/bubble.rs",
+    "cli/src/bench/pipeline/history.rs",
     "cli/src/local/watch.rs",
     "cli/src/repl/words.rs",
     "cli/src/timeline.rs",
