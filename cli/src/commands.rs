@@ -3,6 +3,7 @@
 pub(crate) mod adapter_import;
 pub(crate) mod adapter_inspect;
 pub(crate) mod adapter_merge;
+pub(crate) mod bench_pipeline;
 pub(crate) mod bench_train;
 pub(crate) mod ca;
 pub(crate) mod cluster;
@@ -53,6 +54,7 @@ pub(crate) fn alone(
         }
         Command::Adapter(AdapterCommand::Merge(args)) => adapter_merge::run(args, settings, output),
         Command::Bench(BenchCommand::Train(args)) => bench_train::run(args, settings, output),
+        Command::Bench(BenchCommand::Pipeline(args)) => bench_pipeline::run(args, settings, output),
         other => Err(Failure::new(
             Exit::Internal,
             format!("{other:?} is not done here"),

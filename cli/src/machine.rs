@@ -116,6 +116,12 @@ pub(crate) fn processor_ms() -> Option<u64> {
     cpu_ticks(&fs::read_to_string("/proc/self/stat").ok()?).map(|ticks| ticks * TICK_MS)
 }
 
+/// Processes that wanted a core, on average of the last minute.
+pub(crate) fn load_average() -> Option<f64> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// The kernel shows times in hundredths of a second, whatever its own clock is.
 const TICK_MS: u64 = 10;
 

@@ -1,5 +1,6 @@
 //! Measuring.
 
+use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 
 /// What to measure.
@@ -7,6 +8,8 @@ use clap::{Args, Subcommand};
 pub(crate) enum BenchCommand {
     /// Trains 1, 2, 4, ... jobs together and reports speed, memory and where the time goes
     Train(BenchTrainArgs),
+    /// Trains the same jobs in one process and in clusters of one and two stages, and moves a stage
+    Pipeline(BenchPipelineArgs),
 }
 
 const TRAIN: &str = "\
@@ -64,4 +67,52 @@ pub(crate) struct BenchTrainArgs {
     /// Leaves out the comparison with bare products
     #[arg(long)]
     pub(crate) no_products: bool,
+}
+
+const PIPELINE: &str = "\
+Examples:
+  spotmux bench pipeline
+  spotmux bench pipeline --model tiny --jobs 2 --steps 6
+  spotmux bench pipeline --model smollm2-135m-instruct --json
+
+Starts clusters of real processes on loopback, in a temporary folder, and ends them. Speed counts from when every job \
+has taken its first step. Waiting is told by traces, from the first device span after the first step to the last, beside \
+(S - 1) / (M + S - 1) for S stages and M micro-batches a round; rounds overlap, so it may be less. The stall of a move is \
+that of the job that stood still longest, less a usual step. The link is measured beside a bare stream of QUIC with the \
+same bytes, both ends in this process, the best of three. Where there are fewer cores than threads, processes wait for \
+each other: read the figures with that.";
+
+/// Arguments of `spotmux bench pipeline`.
+#[derive(Debug, Args)]
+#[command(after_help = PIPELINE)]
+pub(crate) struct BenchPipelineArgs {
+    /// A folder, a .gguf file or the name of a fetched model; `tiny`: a small one with random weights
+    #[arg(
+        long,
+        short,
+        value_name = "MODEL",
+        default_value = "smollm2-135m-instruct"
+    )]
+    pub(crate) model: String,
+    /// Jobs at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = count(1, 64))]
+    pub(crate) jobs: usize,
+    /// Steps of each job
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(3..=1000))]
+    pub(crate) steps: u64,
+    /// LoRA rank
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = count(1, 1024))]
+    pub(crate) rank: usize,
+    /// Compute threads of each process
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1, 4096))]
+    pub(crate) threads: usize,
+    /// Memory of each node
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    pub(crate) memory_mib: u64,
+}
+
+/// A number within bounds, as a size of memory holds it.
+fn count(least: u64, most: u64) -> impl TypedValueParser<Value = usize> {
+    let within = clap::value_parser!(u64).range(least..=most);
+    within.try_map(usize::try_from)
 }

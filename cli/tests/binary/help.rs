@@ -22,6 +22,7 @@ const COMMANDS: &[&[&str]] = &[
     &["adapter", "import"],
     &["bench"],
     &["bench", "train"],
+    &["bench", "pipeline"],
     &["up"],
     &["down"],
     &["status"],

@@ -8,8 +8,12 @@
 
 mod disturbed;
 mod hostile;
+mod lossy;
 mod metrics;
+mod netem;
 mod peace;
+mod relay;
 mod run;
+mod sandbox;
 mod stored;
 mod trace;

@@ -1,151 +1,84 @@
-//! A folder with a tiny model, jobs and a cluster's file; the cluster in it; what it makes of the jobs.
+//! A cluster in a sandbox, and what it makes of the jobs.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tempfile::TempDir;
+
+pub(crate) use super::sandbox::{Adapters, Sandbox, assert_same};
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Files of adapters, by job and name.
-pub(crate) type Adapters = BTreeMap<String, Vec<u8>>;
-
-/// Jobs of as many methods as there are, each long enough to be disturbed.
-const EIGHT: &[(&str, &str, u64)] = &[
-    (
-        "lora",
-        r#"method = "lora", rank = 4, targets = "all-linear""#,
-        30,
-    ),
-    (
-        "dora",
-        r#"method = "lora", rank = 3, dora = true, targets = ["q_proj", "down_proj"]"#,
-        22,
-    ),
-    ("ia3", r#"method = "ia3""#, 18),
-    ("bottleneck", r#"method = "bottleneck", size = 5"#, 25),
-    (
-        "prefix",
-        r#"method = "prefix", tokens = 3, projection = 6"#,
-        20,
-    ),
-    ("prompt", r#"method = "prompt", tokens = 4"#, 28),
-    ("bitfit", r#"method = "bitfit""#, 32),
-    ("diff", r#"method = "diff", density = 0.01"#, 18),
-];
-
-/// The folder.
-pub(crate) struct Sandbox {
-    folder: TempDir,
-    jobs: Vec<&'static str>,
+/// Where processes listen.
+pub(crate) struct Places {
+    pub(crate) coordinator: SocketAddr,
+    pub(crate) metrics: SocketAddr,
+    /// Of each node: where it listens, and where its neighbours reach it, when elsewhere.
+    pub(crate) nodes: Vec<(SocketAddr, Option<SocketAddr>)>,
+    /// A node that is silent for so long is lost.
+    pub(crate) bound_ms: u64,
 }
 
-impl Sandbox {
-    /// With the first so many of the eight jobs.
-    pub(crate) fn new(jobs: usize) -> Self {
-        let chosen = &EIGHT[..jobs];
-        let sandbox = Self {
-            folder: tempfile::tempdir().unwrap(),
-            jobs: chosen.iter().map(|(name, ..)| *name).collect(),
-        };
-        let made = sandbox.spotmux(&["model", "tiny", "model", "--layers", "4"]);
-        assert!(made.status.success(), "{made:?}");
-        let lines = (0..40).map(|i| {
-            let words = "and so on ".repeat(1 + i % 5);
-            format!(
-                "{{\"text\": \"sample {i} says {words}until {}\"}}\n",
-                i * 7 % 11
-            )
-        });
-        sandbox.write("samples.jsonl", &lines.collect::<String>());
-        let mut text = "model = \"model\"\noutput = \"alone\"\n".to_owned();
-        for (at, (name, adapter, steps)) in chosen.iter().enumerate() {
-            let batch = 1 + at % 4;
-            text.push_str(&format!(
-                "[[job]]\nname = \"{name}\"\nseed = {at}\nadapter = {{ {adapter} }}\n\
-                 data = {{ train = \"samples.jsonl\", eval_split = 0.1 }}\n\
-                 train = {{ steps = {steps}, batch_size = {batch}, accumulation = {} }}\n\
-                 eval = {{ every_steps = 10 }}\ncheckpoint = {{ every_steps = 1 }}\n",
-                1 + at % 2
-            ));
+impl Places {
+    /// Free ports of this machine.
+    pub(crate) fn free(nodes: usize) -> Self {
+        // Held all at once, so that no port is given twice.
+        let sockets: Vec<UdpSocket> = (0..nodes + 2)
+            .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
+            .collect();
+        let mut free = sockets.iter().map(|socket| socket.local_addr().unwrap());
+        Self {
+            coordinator: free.next().unwrap(),
+            metrics: free.next().unwrap(),
+            nodes: free.map(|address| (address, None)).collect(),
+            bound_ms: 2000,
         }
-        sandbox.write("jobs.toml", &text);
-        sandbox
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::write(self.path().join(name), text).unwrap();
-    }
-
-    /// The command in this folder.
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_spotmux"));
-        command.args(arguments).current_dir(self.path());
-        command.env("SPOTMUX_CACHE", self.path().join("cache"));
-        command
-    }
-
-    pub(crate) fn spotmux(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    /// What one process makes of the jobs.
-    pub(crate) fn alone(&self) -> Adapters {
-        let ran = self.spotmux(&["train", "jobs.toml", "--quiet"]);
-        assert!(
-            ran.status.success(),
-            "{}",
-            String::from_utf8_lossy(&ran.stderr)
+    /// The cluster's file.
+    pub(crate) fn file(&self, stages: usize) -> String {
+        let Self {
+            coordinator,
+            metrics,
+            nodes,
+            bound_ms,
+        } = self;
+        let mut text = format!(
+            "version = 1\n[model]\npath = \"model\"\n[coordinator]\nlisten = \"{coordinator}\"\n\
+             metrics = \"{metrics}\"\nheartbeat_ms = 200\nheartbeat_bound_ms = {bound_ms}\nlease_seconds = 3\n\
+             [plan]\nstages = {stages}\n",
         );
-        let folder = |job: &str| self.path().join("alone").join(job).join("adapter");
-        self.adapters(folder)
-    }
-
-    /// Removes what a cluster before left.
-    pub(crate) fn forget_cluster(&self) {
-        for folder in [".spotmux", "fetched"] {
-            // It may not be there.
-            let _ = fs::remove_dir_all(self.path().join(folder));
-        }
-    }
-
-    fn adapters(&self, folder: impl Fn(&str) -> PathBuf) -> Adapters {
-        let mut adapters = Adapters::new();
-        for job in &self.jobs {
-            for entry in fs::read_dir(folder(job)).unwrap() {
-                let path = entry.unwrap().path();
-                let name = path.file_name().unwrap().to_string_lossy().into_owned();
-                if name.ends_with(".safetensors") {
-                    adapters.insert(format!("{job}/{name}"), fs::read(path).unwrap());
-                }
+        for (at, (listen, advertise)) in nodes.iter().enumerate() {
+            let name = at + 1;
+            text.push_str(&format!(
+                "[[node]]\nname = \"n{name}\"\nlisten = \"{listen}\"\n"
+            ));
+            if let Some(advertise) = advertise {
+                text.push_str(&format!("advertise = \"{advertise}\"\n"));
             }
         }
-        assert_eq!(adapters.len(), self.jobs.len(), "an adapter each");
-        adapters
+        text
     }
 }
 
 /// A cluster at work.
 pub(crate) struct Cluster<'a> {
     pub(crate) sandbox: &'a Sandbox,
-    up: Child,
+    /// The one who watches, or the processes themselves.
+    processes: Vec<Child>,
+    /// Makes a command that reaches the coordinator.
+    inside: Box<dyn Fn(&[&str]) -> Command + 'a>,
 }
 
 impl<'a> Cluster<'a> {
     /// So many nodes, of which so many hold a stage.
     pub(crate) fn start(sandbox: &'a Sandbox, stages: usize, nodes: usize) -> Self {
-        Self::start_with(sandbox, stages, nodes, "")
+        Self::up(sandbox, stages, &Places::free(nodes))
     }
 
     /// With more in its file.
@@ -155,31 +88,35 @@ impl<'a> Cluster<'a> {
         nodes: usize,
         more: &str,
     ) -> Self {
-        // Held all at once, so that no port is given twice.
-        let sockets: Vec<UdpSocket> = (0..nodes + 2)
-            .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
-            .collect();
-        let port = |at: usize| sockets[at].local_addr().unwrap().port();
-        let mut text = format!(
-            "version = 1\n[model]\npath = \"model\"\n[coordinator]\nlisten = \"127.0.0.1:{}\"\n\
-             metrics = \"127.0.0.1:{}\"\nheartbeat_ms = 200\nheartbeat_bound_ms = 2000\nlease_seconds = 3\n\
-             [plan]\nstages = {stages}\n",
-            port(nodes),
-            port(nodes + 1)
-        );
-        for node in 0..nodes {
-            let (name, port) = (node + 1, port(node));
-            text.push_str(&format!(
-                "[[node]]\nname = \"n{name}\"\nlisten = \"127.0.0.1:{port}\"\n"
-            ));
-        }
-        text.push_str(more);
+        let text = Places::free(nodes).file(stages) + more;
         sandbox.write("cluster.toml", &text);
-        drop(sockets);
-        let mut up = sandbox.command(&["up", "--quiet"]);
-        let log = fs::File::create(sandbox.path().join("up.log")).unwrap();
-        let up = up.stdout(Stdio::null()).stderr(log).spawn().unwrap();
-        let mut cluster = Self { sandbox, up };
+        let up = sandbox.command(&["up", "--quiet"]);
+        Self::of(sandbox, vec![("up", up)], |words| sandbox.command(words))
+    }
+
+    /// The same, at these places.
+    pub(crate) fn up(sandbox: &'a Sandbox, stages: usize, places: &Places) -> Self {
+        sandbox.write("cluster.toml", &places.file(stages));
+        let up = sandbox.command(&["up", "--quiet"]);
+        Self::of(sandbox, vec![("up", up)], |words| sandbox.command(words))
+    }
+
+    /// Of processes that are started by themselves.
+    pub(crate) fn of(
+        sandbox: &'a Sandbox,
+        commands: Vec<(&str, Command)>,
+        inside: impl Fn(&[&str]) -> Command + 'a,
+    ) -> Self {
+        let mut cluster = Self {
+            sandbox,
+            processes: Vec::new(),
+            inside: Box::new(inside),
+        };
+        for (name, mut command) in commands {
+            let log = fs::File::create(sandbox.path().join(format!("{name}.log"))).unwrap();
+            let process = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+            cluster.processes.push(process);
+        }
         cluster.until("the cluster serves", |cluster| {
             let status = cluster.json(&["status"])?;
             let plan = status["plan"]["replicas"].as_array()?.len();
@@ -192,7 +129,7 @@ impl<'a> Cluster<'a> {
     pub(crate) fn json(&self, arguments: &[&str]) -> Option<Value> {
         let mut all = arguments.to_vec();
         all.push("--json");
-        let ran = self.sandbox.spotmux(&all);
+        let ran = (self.inside)(&all).output().unwrap();
         let text = String::from_utf8_lossy(&ran.stdout).into_owned();
         let last = text.lines().last()?.to_owned();
         ran.status
@@ -207,10 +144,11 @@ impl<'a> Cluster<'a> {
             if let Some(found) = look(self) {
                 return found;
             }
-            let ended = self.up.try_wait().unwrap();
+            let mut processes = self.processes.iter_mut();
+            let ended = processes.find_map(|process| process.try_wait().unwrap());
             if ended.is_some() || begin.elapsed() > PATIENCE {
                 panic!(
-                    "{what}: not within {:?}, up {ended:?}\n{}",
+                    "{what}: not within {:?}, ended {ended:?}\n{}",
                     begin.elapsed(),
                     self.logs()
                 );
@@ -220,7 +158,9 @@ impl<'a> Cluster<'a> {
     }
 
     pub(crate) fn submit(&self) {
-        let ran = self.sandbox.spotmux(&["submit", "jobs.toml", "--json"]);
+        let ran = (self.inside)(&["submit", "jobs.toml", "--json"])
+            .output()
+            .unwrap();
         assert!(ran.status.success(), "{ran:?}\n{}", self.logs());
     }
 
@@ -257,7 +197,7 @@ impl<'a> Cluster<'a> {
         });
         for job in &self.sandbox.jobs {
             let folder = format!("fetched/{job}");
-            let ran = self.sandbox.spotmux(&["fetch", job, &folder]);
+            let ran = (self.inside)(&["fetch", job, &folder]).output().unwrap();
             assert!(ran.status.success(), "{ran:?}");
         }
         self.sandbox
@@ -287,14 +227,18 @@ impl<'a> Cluster<'a> {
 
     /// What the processes said last.
     pub(crate) fn logs(&self) -> String {
-        let mut text = fs::read_to_string(self.sandbox.path().join("up.log")).unwrap_or_default();
-        let folder = self.sandbox.path().join(".spotmux/logs");
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        for entry in entries {
-            let log = fs::read_to_string(entry.path()).unwrap_or_default();
+        let folders = [
+            self.sandbox.path().to_path_buf(),
+            self.sandbox.path().join(".spotmux/logs"),
+        ];
+        let entries = folders.iter().flat_map(fs::read_dir).flatten().flatten();
+        let is_log = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "log");
+        let mut text = String::new();
+        for path in entries.map(|entry| entry.path()).filter(is_log) {
+            let log = fs::read_to_string(&path).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
             let tail = lines[lines.len().saturating_sub(25)..].join("\n");
-            text.push_str(&format!("\n== {}\n{tail}", entry.path().display()));
+            text.push_str(&format!("\n== {}\n{tail}", path.display()));
         }
         text
     }
@@ -303,21 +247,9 @@ impl<'a> Cluster<'a> {
 impl Drop for Cluster<'_> {
     fn drop(&mut self) {
         let _ = self.sandbox.spotmux(&["down", "--yes"]);
-        let _ = self.up.kill();
-        let _ = self.up.wait();
+        for process in &mut self.processes {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
     }
-}
-
-/// Fails unless all adapters have the same bytes.
-#[track_caller]
-pub(crate) fn assert_same(found: &Adapters, wanted: &Adapters) {
-    assert_eq!(
-        found.keys().collect::<Vec<_>>(),
-        wanted.keys().collect::<Vec<_>>()
-    );
-    let differ = wanted
-        .iter()
-        .filter(|(name, bytes)| found[*name] != **bytes);
-    let differ: Vec<&String> = differ.map(|(name, _)| name).collect();
-    assert!(differ.is_empty(), "other bytes: {differ:?}");
 }

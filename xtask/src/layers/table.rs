@@ -147,6 +147,8 @@ pub const PURE: &[&str] = &[
     "coordinator/src",
     "cli/src/demo/heard.rs",
     "cli/src/demo/shift.rs",
+    "cli/src/bench/pipeline/bubble.rs",
+    "cli/src/bench/pipeline/history.rs",
     "cli/src/local/watch.rs",
     "cli/src/repl/words.rs",
     "cli/src/timeline.rs",
