@@ -158,18 +158,18 @@ impl Bench<'_> {
     fn one_stage(&self) -> Result<f64, Failure> {
         let mut cluster = Running::start(&self.site, 1, 1, self.interrupt)?;
         let jobs = cluster.submit(self.load("one", 0))?;
-        rate(&history::of_events(&cluster.to_the_end(&jobs)?))
+        rate(&history::of_events(&cluster.until_ended(&jobs)?))
     }
 
     fn two_stages(&self) -> Result<Pipelined, Failure> {
         let steps = self.args.steps;
         let mut cluster = Running::start(&self.site, STAGES as usize, NODES, self.interrupt)?;
         let jobs = cluster.submit(self.load("never", 0))?;
-        let never = rate(&history::of_events(&cluster.to_the_end(&jobs)?))?;
+        let never = rate(&history::of_events(&cluster.until_ended(&jobs)?))?;
         let bubble = bubble::of(&cluster.spans(&jobs, steps)?, &jobs, STAGES);
         self.begin("the same with a checkpoint every step")?;
         let jobs = cluster.submit(self.load("every", 1))?;
-        let every = rate(&history::of_events(&cluster.to_the_end(&jobs)?))?;
+        let every = rate(&history::of_events(&cluster.until_ended(&jobs)?))?;
         let kept = bubble::of(&cluster.spans(&jobs, steps)?, &jobs, STAGES);
         self.begin("the same while a stage moves")?;
         let migration = self.moved(&mut cluster)?;

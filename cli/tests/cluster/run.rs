@@ -66,13 +66,16 @@ impl Places {
     }
 }
 
+/// Makes a command of these words.
+type Inside<'a> = dyn Fn(&[&str]) -> Command + 'a;
+
 /// A cluster at work.
 pub(crate) struct Cluster<'a> {
     pub(crate) sandbox: &'a Sandbox,
     /// The one who watches, or the processes themselves.
     processes: Vec<Child>,
     /// Makes a command that reaches the coordinator.
-    inside: Box<dyn Fn(&[&str]) -> Command + 'a>,
+    inside: Box<Inside<'a>>,
 }
 
 impl<'a> Cluster<'a> {
