@@ -225,7 +225,6 @@ mod tests {
     use crate::stage::agreement::{Broken, Share};
     use crate::stage::outcome::{BadRow, Origin, SequenceLoss};
     use data::rows::TokenRow;
-    use shared::wire::codec::{self, Limits};
 
     fn report() -> Report {
         Report {
