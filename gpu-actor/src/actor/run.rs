@@ -50,6 +50,8 @@ pub fn run(
         Arc::new(Endpoint::open(&settings.endpoint, &credential, true)?)
     };
     let store = Arc::new(SharedStore(BlockingStore::new(settings.store.clone())?));
+    // The store has a runtime, which must not be dropped inside of another: the last one to let go is this thread.
+    let last_hold = Arc::clone(&store);
     let meters = Meters::new((settings.clock)());
     tell_metrics(&network, &settings, &meters);
     let traces = Traces::new(settings.node.clone(), settings.spans_kept);
@@ -116,6 +118,7 @@ pub fn run(
     let whole = network.block_on(watched).unwrap_or(false);
     network.block_on(router.drain(Duration::from_secs(1)));
     network.shutdown_timeout(Duration::from_secs(2));
+    drop(last_hold);
     whole.then_some(()).ok_or(RunError::Panicked)
 }
 
