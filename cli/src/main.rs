@@ -1,4 +1,4 @@
-//! The `spotmux` command: prints what [`run`] comes to and exits with its code.
+//! The `spotmux` command: prints what the command comes to and exits with its code.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]

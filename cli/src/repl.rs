@@ -5,7 +5,7 @@
 //! | [`words`] | a line as words, with quotes |
 //! | [`complete`] | what may come next, from the tree and the cluster |
 //! | [`live`] | names of jobs and nodes, asked from the cluster |
-//! | [`line`] | one line, done |
+//! | [`line`](mod@line) | one line, done |
 
 pub(crate) mod complete;
 pub(crate) mod line;

@@ -1,7 +1,7 @@
 //! One copy of the backbone, cut into stages that meet by their links only, and the jobs that train on it.
 //!
 //! The first stage leads: it forms every micro-batch and sends its plan before its chunk; the others follow. All run the
-//! same [`station`]: arrivals to the pure machines ([`Pipeline`](crate::pipeline::Pipeline),
+//! same `station`: arrivals to the pure machines ([`Pipeline`](crate::pipeline::Pipeline),
 //! [`Council`](crate::pipeline::council::Council)), their work to the [`Stage`](crate::stage::step::Stage), what comes
 //! out to the links. Nothing here knows whether a link stays within the process.
 //!

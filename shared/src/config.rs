@@ -6,7 +6,7 @@
 //! | [`keys`] | every key with its kind, unit, range and cost: what is accepted, and what is told of it |
 //! | [`layer`] | what one source says: the file with its lines, a variable, a flag |
 //! | [`check`] | what cannot be, over all keys |
-//! | [`env`] | the names of environment variables |
+//! | [`env`](mod@env) | the names of environment variables |
 //! | [`places`] | names of files in the folders of a cluster |
 //! | `load` | defaults < file < environment < flags; feature `config` |
 

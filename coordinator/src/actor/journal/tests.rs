@@ -186,7 +186,9 @@ fn jt_3_a_busy_journal_renews_its_lease_too() {
     *bench.clock.lock().unwrap() = Micros(LASTS.0 / 3);
     bench.writer.append(2, vec![record(2)]);
     assert!(matches!(bench.told(), Some(Written::UpTo(2))));
-    let asked: Vec<String> = (0..3).map(|_| bench.asked.recv().unwrap()).collect();
+    let mut asked: Vec<String> = (0..3).map(|_| bench.asked.recv().unwrap()).collect();
+    // The clock may be looked at behind the first append or behind the second.
+    asked.sort();
     assert_eq!(asked, ["append 1", "append 1", "renew"]);
 }
 
