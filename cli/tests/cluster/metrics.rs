@@ -106,8 +106,8 @@ fn all_series_are_told_with_help_and_count_what_happened() {
         text.contains("\nspotmux_nodes{health=\"alive\"} 2\n"),
         "{text}"
     );
-    assert!(value(&text, "spotmux_events_total") > 60.0, "{text}");
-    assert!(value(&text, "spotmux_notices_total") > 60.0, "{text}");
+    assert!(value(&text, "spotmux_events_total") > 30.0, "{text}");
+    assert!(value(&text, "spotmux_notices_total") > 30.0, "{text}");
     assert!(
         value(&text, "spotmux_journal_append_seconds_count") > 1.0,
         "{text}"
@@ -142,7 +142,7 @@ fn all_series_are_told_with_help_and_count_what_happened() {
             ("HTTP/1.1 200 OK", "ok\n")
         );
     }
-    assert!((steps - 60.0).abs() < 0.5, "{steps} steps");
+    assert!((steps - 30.0).abs() < 0.5, "{steps} steps");
     let (status, _) = get(&coordinator, "/").unwrap();
     assert_eq!(status, "HTTP/1.1 404 Not Found");
 }

@@ -11,6 +11,7 @@ fn a_sample_after_the_end_is_that_of_the_adapter_fetched() {
     cluster.submit();
     cluster.adapters();
     // Greedily, and with draws: most likely of a tiny model is a row of spaces.
+    let mut said = 0;
     for (job, more) in [
         ("lora", ["--temperature", "0"]),
         ("dora", ["--temperature", "1"]),
@@ -27,9 +28,10 @@ fn a_sample_after_the_end_is_that_of_the_adapter_fetched() {
         let mut arguments = common(["generate", PROMPT]);
         arguments.extend(["--model", "model", "--adapter", &folder]);
         let wanted = cluster.json(&arguments).expect("it is generated");
-        assert!(!sampled["text"].as_str().unwrap().is_empty(), "{sampled}");
+        said += sampled["text"].as_str().unwrap().len();
         assert_eq!(sampled["text"], wanted["text"], "{job}");
     }
+    assert!(said > 0, "three empty samples prove nothing");
     // A guest is no job.
     let status = cluster.json(&["status"]).unwrap();
     assert_eq!(

@@ -41,5 +41,5 @@ fn a_job_is_followed_from_its_submission_to_its_steps_by_one_word() {
         );
     }
     let steps = found.lines().filter(|line| line.contains("step taken"));
-    assert_eq!(steps.count(), 60, "{found}");
+    assert_eq!(steps.count(), 30, "{found}");
 }
