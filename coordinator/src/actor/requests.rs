@@ -129,6 +129,13 @@ impl CoordinatorService {
                     None => continue,
                 },
             };
+            // Of a sample that has ended: what its last tokens began and nothing completed.
+            if last
+                && let Some(rest) = text(&[])
+                && let Err(error) = stream.sender.send(&Reply::Piece(rest)).await
+            {
+                break Err(error);
+            }
             if let Err(error) = stream.sender.send(&reply).await {
                 break Err(error);
             }
@@ -156,7 +163,10 @@ impl CoordinatorService {
         };
         let mut decoder = language.tokenizer.stream(true);
         let text = |tokens: &[u32]| {
-            let text = samples::text(&mut decoder, tokens);
+            let text = match tokens {
+                [] => decoder.finish().unwrap_or_default(),
+                tokens => samples::text(&mut decoder, tokens),
+            };
             (!text.is_empty()).then_some(text)
         };
         self.ask(
