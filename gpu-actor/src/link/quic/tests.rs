@@ -408,7 +408,7 @@ fn more_chunks_than_credits_and_half_a_chunk_are_found() {
 #[test]
 fn a_lost_connection_is_told_with_its_reason() {
     let mut neighbours = Neighbours::new();
-    let [(a, _), (mut b, bell_b)] = neighbours.pair(opening(1));
+    let [(a, _bell), (mut b, bell_b)] = neighbours.pair(opening(1));
     neighbours.peer.close(CloseCode::Stale, "the plan is over");
     assert!(failure(&mut b, &bell_b).contains("the plan is over"));
     drop(a);
@@ -417,7 +417,7 @@ fn a_lost_connection_is_told_with_its_reason() {
 #[test]
 fn a_chunk_over_the_limit_is_refused_before_it_goes() {
     let mut neighbours = Neighbours::new();
-    let [(mut a, _), _] = neighbours.pair(opening(1));
+    let [(mut a, _bell), _other] = neighbours.pair(opening(1));
     a.limits.chunk_bytes = 100;
     let refused = a.send(Parcel::Chunk(chunk(0, vec![0.0; 14]))).unwrap_err();
     assert!(
