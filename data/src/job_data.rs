@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::path::Path;
 
-use shared::job::DataSpec;
+use shared::job::{AdapterSpec, DataSpec, PromptSpec};
 
 use crate::dataset::{Dataset, LoadError, Options};
 use crate::order;
@@ -13,7 +13,7 @@ use crate::regular;
 use crate::report::Report;
 use crate::rows::TokenRow;
 use crate::template::Template;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{Special, Tokenizer, TokenizerError};
 
 /// What a job trains and is measured on.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,6 +114,27 @@ impl JobData {
             train_report: report,
             eval_report: None,
         }
+    }
+}
+
+/// The tokens of the text that a prompt starts from; none for other methods, or where the job names no text.
+///
+/// # Errors
+/// When the tokenizer refuses the text, or has tokens that the model's embedding has no row for.
+pub fn init_tokens(
+    adapter: &AdapterSpec,
+    vocabulary: usize,
+    tokenizer: &Tokenizer,
+) -> Result<Vec<u32>, TokenizerError> {
+    match adapter {
+        AdapterSpec::Prompt(PromptSpec {
+            init_text: Some(text),
+            ..
+        }) => {
+            let ids = tokenizer.encode(text, Special::Plain)?;
+            tokenizer.within(ids, vocabulary)
+        }
+        _ => Ok(Vec::new()),
     }
 }
 

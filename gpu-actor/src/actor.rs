@@ -9,6 +9,7 @@
 //!
 //! Bulk values go from the stage's thread to the network and back; no mailbox sees them.
 
+mod beside;
 mod error;
 mod export;
 mod guest;

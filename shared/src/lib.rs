@@ -16,6 +16,7 @@
 //! | [`model`] | layer, head and vocabulary sizes of a backbone; the sites an adapter may attach to |
 //! | `net` | connections between processes: QUIC with TLS both ways; feature `net` |
 //! | `artifact` | the store of artifacts: a folder or a bucket; feature `artifact` |
+//! | [`hexadecimal`] | bytes as lower-case digits |
 //! | [`random`] | counter-based randomness: nothing is drawn in an order |
 //! | [`strict_json`] | JSON without a key twice |
 //! | [`strict_toml`] | TOML whose faults are told with the path of the key and the nearest valid name |
@@ -26,6 +27,7 @@
 #[cfg(feature = "artifact")]
 pub mod artifact;
 pub mod config;
+pub mod hexadecimal;
 pub mod ids;
 pub mod job;
 pub mod life;

@@ -3,7 +3,6 @@
 //! - `LO-1` When the work is over, well or not, by a panic too, the processes are asked to end and waited for.
 
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -18,6 +17,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
 use crate::local::cluster::{self, Line};
 use crate::local::family::{self, Around};
+use crate::local::free::Free;
 use crate::local::state::State;
 use crate::local::watch::Patience;
 use crate::render::Output;
@@ -62,31 +62,18 @@ pub(crate) enum News {
 /// # Errors
 /// [`Exit::Internal`] when the system gives no address, or the file cannot be written.
 pub(crate) fn write(folder: &Path, wishes: &Wishes) -> Result<Loaded, Failure> {
-    let addresses = free_addresses()
+    let free = Free::find(NODES)
         .context("cannot find free ports of this machine")
         .or_exit(Exit::Internal)?;
     let path = folder.join(FILE);
-    fs::write(&path, text(wishes, &addresses))
+    fs::write(&path, text(wishes, &free))
         .with_context(|| format!("cannot write {}", path.display()))
         .or_exit(Exit::Internal)?;
     // Variables of the environment are meant for another cluster.
     load::load(&path, [], &[]).or_exit(Exit::Internal)
 }
 
-/// Addresses of the coordinator, of its metrics, of the nodes. All are held at once, so that none is given twice.
-fn free_addresses() -> std::io::Result<Vec<String>> {
-    let metrics = TcpListener::bind("127.0.0.1:0")?;
-    let sockets = (0..=NODES)
-        .map(|_| UdpSocket::bind("127.0.0.1:0"))
-        .collect::<std::io::Result<Vec<_>>>()?;
-    let mut addresses = vec![sockets[0].local_addr()?, metrics.local_addr()?];
-    for socket in &sockets[1..] {
-        addresses.push(socket.local_addr()?);
-    }
-    Ok(addresses.iter().map(ToString::to_string).collect())
-}
-
-fn text(wishes: &Wishes, addresses: &[String]) -> String {
+fn text(wishes: &Wishes, free: &Free) -> String {
     // A string of JSON is one of TOML.
     let model = serde_json::Value::from(wishes.model.display().to_string());
     let memory = Bytes(wishes.memory.max(LEAST_MEMORY)).0.div_ceil(1 << 20);
@@ -98,9 +85,9 @@ fn text(wishes: &Wishes, addresses: &[String]) -> String {
          [coordinator]\nlisten = \"{}\"\nmetrics = \"{}\"\n\n\
          [plan]\nstages = {STAGES}\ntokens_per_pass = {}\n\n\
          [gpu_actor]\nthreads = {}\nmemory_mib = {memory}\n",
-        addresses[0], addresses[1], wishes.tokens_per_pass, wishes.threads
+        free.coordinator, free.metrics, wishes.tokens_per_pass, wishes.threads
     );
-    for (number, address) in (1..).zip(&addresses[2..]) {
+    for (number, address) in (1..).zip(&free.nodes) {
         text.push_str(&format!(
             "\n[[node]]\nname = \"n{number}\"\nlisten = \"{address}\"\n"
         ));

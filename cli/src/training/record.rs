@@ -5,9 +5,10 @@ use std::path::Path;
 use anyhow::Context;
 use data::regular;
 use gpu_actor::train::progress::Progress;
-use gpu_actor::train::store::{self, Identity};
+use gpu_actor::train::store::Identity;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use shared::hexadecimal;
 
 use super::place::PROVENANCE;
 use crate::exit::{Exit, Failure, OrExit};
@@ -52,7 +53,7 @@ impl FileRecord {
         Self {
             name: name.to_owned(),
             bytes: bytes.len() as u64,
-            sha256: store::hex(&Sha256::digest(bytes)),
+            sha256: hexadecimal::lower(&Sha256::digest(bytes)),
         }
     }
 }
@@ -109,5 +110,5 @@ pub(super) fn hash(identity: &Identity) -> Result<String, Failure> {
     if let Some(spec) = value["spec"].as_object_mut() {
         spec.remove("checkpoint");
     }
-    Ok(store::hex(&Sha256::digest(value.to_string())))
+    Ok(hexadecimal::lower(&Sha256::digest(value.to_string())))
 }

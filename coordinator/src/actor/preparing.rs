@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use data::dataset::LoadError;
-use data::job_data::JobData;
+use data::job_data::{self, JobData};
 use data::packed;
-use data::tokenizer::Special;
-use shared::job::{AdapterSpec, JobSpec};
+use shared::job::JobSpec;
 use shared::life::{Reason, ReasonClass};
 use shared::model::ModelShape;
 
@@ -58,9 +57,11 @@ pub(super) fn rows(
             spec.data.train, data.train_report
         )));
     }
+    let init_tokens = job_data::init_tokens(&spec.adapter, shape.vocab, &language.tokenizer)
+        .map_err(|error| data_error(format!("adapter.init_text: {error}")))?;
     Ok(Rows {
         bytes: packed::pack(&data.train, &data.eval),
-        init_tokens: init_tokens(spec, shape, language)?,
+        init_tokens,
     })
 }
 
@@ -76,23 +77,6 @@ fn told(error: &LoadError) -> String {
         text.push_str(&format!("\n  {problem}"));
     }
     text
-}
-
-fn init_tokens(
-    spec: &JobSpec,
-    shape: &ModelShape,
-    language: &Language,
-) -> Result<Vec<u32>, Reason> {
-    let AdapterSpec::Prompt(prompt) = &spec.adapter else {
-        return Ok(Vec::new());
-    };
-    let Some(text) = &prompt.init_text else {
-        return Ok(Vec::new());
-    };
-    let tokenizer = &language.tokenizer;
-    let ids = tokenizer.encode(text, Special::Plain);
-    ids.and_then(|ids| tokenizer.within(ids, shape.vocab))
-        .map_err(|error| data_error(format!("adapter.init_text: {error}")))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use actix::Addr;
+use shared::hexadecimal;
 use shared::net::endpoint::Peer;
 use shared::net::enroll::Enroller;
 use shared::net::fault::NetError;
@@ -211,5 +212,5 @@ fn trace() -> String {
     let mut bytes = [0; 16];
     // Without randomness a trace has a name that others have too: no harm but to whoever looks for it.
     let _ = getrandom::fill(&mut bytes);
-    shared::net::token::hex(&bytes)
+    hexadecimal::lower(&bytes)
 }

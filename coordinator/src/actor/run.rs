@@ -11,7 +11,7 @@ use shared::net::enroll::Enroller;
 use shared::net::router::{Router, RouterLimits};
 use shared::net::token::TokenStore;
 use shared::telemetry::serve;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
 use super::coordinator::CoordinatorActor;
@@ -58,7 +58,10 @@ pub fn run(
     let meters = Meters::new((settings.steady)());
     let leadership = Leadership::take(&settings, &meters)?;
     let term = leadership.term;
-    tell_metrics(&network, &settings, &meters);
+    if let Some(address) = settings.metrics {
+        let health = meters.health(Arc::clone(&settings.steady));
+        serve::start(&network, address, meters.registry(), health);
+    }
     let (ending, ended) = oneshot::channel();
     let system = System::new();
     let prepare = preparer::start(network.handle(), &settings);
@@ -94,21 +97,5 @@ pub fn run(
         Ok(Ok(Ending::Asked)) => Ok(()),
         Ok(Ok(Ending::Failed(reason))) => Err(RunError::Stopped(reason)),
         Ok(Err(_)) | Err(_) => Err(RunError::Panicked),
-    }
-}
-
-/// Serves metrics where they are wanted. A port that cannot be had costs the metrics, not the cluster.
-fn tell_metrics(network: &Runtime, settings: &CoordinatorSettings, meters: &Meters) {
-    let Some(address) = settings.metrics else {
-        return;
-    };
-    let _inside = network.enter();
-    match serve::open(address) {
-        Ok(listener) => {
-            let health = meters.health(Arc::clone(&settings.steady));
-            network.spawn(serve::serve(listener, meters.registry(), health));
-            tracing::info!(%address, "metrics served");
-        }
-        Err(error) => tracing::error!(%address, %error, "metrics are not served"),
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::thread;
 
 use shared::ids::JobName;
 use shared::model::ModelShape;
 use shared::units::Bytes;
 
+use super::beside;
 use super::store::SharedStore;
 use crate::artifacts::{Artifacts, recover};
 use crate::link::bell::Bell;
@@ -36,22 +36,9 @@ pub(super) struct Exported {
 /// Starts writing; the bell is rung when the outcome is sent.
 pub(super) fn start(work: Work, store: Arc<SharedStore>, done: Sender<Exported>, bell: Bell) {
     let own = work.own.clone();
-    let told = done.clone();
-    let ring = bell.clone();
-    let write = move || {
-        let outcome = write(&work, &*store);
-        let own = work.own;
-        // A lead that is gone exports again when the job is admitted again.
-        let _ = done.send(Exported { own, outcome });
-        bell.ring();
-    };
-    let thread = thread::Builder::new().name("export".into()).spawn(write);
-    if let Err(error) = thread {
-        let outcome = Err(format!("the system gives no thread: {error}"));
-        // As above.
-        let _ = told.send(Exported { own, outcome });
-        ring.ring();
-    }
+    let write = move || write(&work, &*store);
+    let tell = move |outcome| Exported { own, outcome };
+    beside::start("export", write, tell, done, bell);
 }
 
 fn write(work: &Work, store: &dyn Artifacts) -> Result<Vec<(String, String, Bytes)>, String> {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::thread;
 
 use shared::ids::{JobId, JobName};
 use shared::model::ModelShape;
 use shared::wire::order::SampleOrder;
 
+use super::beside;
 use super::traces::name;
 use crate::artifacts::manifest::StateManifest;
 use crate::artifacts::{Artifacts, recover};
@@ -37,22 +37,9 @@ pub(super) fn start(
     found: Sender<Guest>,
     bell: Bell,
 ) {
-    let (told, ring, asked) = (found.clone(), bell.clone(), order.clone());
-    let look = move || {
-        let state = search.look(job).map(Box::new);
-        // A lead that is gone makes no text any more.
-        let _ = found.send(Guest { order, state });
-        bell.ring();
-    };
-    if let Err(error) = thread::Builder::new().name("guest".into()).spawn(look) {
-        let state = Err(format!("the system gives no thread: {error}"));
-        // As above.
-        let _ = told.send(Guest {
-            order: asked,
-            state,
-        });
-        ring.ring();
-    }
+    let look = move || search.look(job).map(Box::new);
+    let tell = move |state| Guest { order, state };
+    beside::start("guest", look, tell, found, bell);
 }
 
 impl Search {

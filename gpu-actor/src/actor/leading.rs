@@ -27,7 +27,6 @@ use crate::replica::event::ReplicaEvent;
 use crate::replica::lead::{Lead, TextRequest};
 use crate::sample::choice::Sampling;
 use crate::train::event::Ending;
-use crate::train::identity::Identity;
 use crate::train::session::Standing;
 
 mod admission;
@@ -65,7 +64,6 @@ pub(super) fn run(
         lead,
         around,
         drained: false,
-        identities: BTreeMap::new(),
         ending: BTreeMap::new(),
         done: BTreeSet::new(),
         submissions: BTreeMap::new(),
@@ -104,7 +102,6 @@ struct Leading<'a> {
     lead: Lead,
     around: &'a Surroundings,
     drained: bool,
-    identities: BTreeMap<JobName, Identity>,
     /// Jobs that took their last step or were set aside, each with that step, until it is durable.
     ending: BTreeMap<JobName, (u64, Last)>,
     /// Jobs whose adapter is being written.
@@ -162,7 +159,6 @@ impl Leading<'_> {
                 return Ok(());
             }
         };
-        let identity = admission.identity.clone();
         self.submissions.insert(own.clone(), order.trace.clone());
         match self.lead.admit(admission)? {
             Err(message) => {
@@ -171,7 +167,6 @@ impl Leading<'_> {
             }
             Ok((step, total)) => {
                 tracing::info!(trace = order.trace, job = %own, step, total, "job admitted");
-                self.identities.insert(own.clone(), identity);
                 self.notice(job, JobNotice::Admitted { step, total });
                 if let Some(step) = recovered {
                     self.notice(job, JobNotice::Recovered { step });
@@ -303,7 +298,7 @@ impl Leading<'_> {
 
     fn export(&mut self, own: &JobName) {
         if self.done.insert(own.clone())
-            && let Some(identity) = self.identities.get(own)
+            && let Some(identity) = self.lead.identity(own)
         {
             let work = Work {
                 own: own.clone(),

@@ -8,7 +8,7 @@ use shared::artifact::BlockingStore;
 use shared::net::endpoint::Endpoint;
 use shared::net::router::{Router, RouterLimits};
 use shared::telemetry::serve;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::RunError;
@@ -53,9 +53,13 @@ pub fn run(
     // The store has a runtime, which must not be dropped inside of another: the last one to let go is this thread.
     let last_hold = Arc::clone(&store);
     let meters = Meters::new((settings.clock)());
-    tell_metrics(&network, &settings, &meters);
+    if let Some(address) = settings.metrics {
+        let health = meters.health(Arc::clone(&settings.clock));
+        serve::start(&network, address, meters.registry(), health);
+    }
     let traces = Traces::new(settings.node.clone(), settings.spans_kept);
     let hello = introduction::hello(&look, &settings, endpoint.address()?);
+    let backbone = hello.backbone.clone();
     let hall = Arc::new(Hall::default());
     let (holder, tasks) = mpsc::unbounded_channel();
     let (told, uplinked) = mpsc::channel(64);
@@ -83,7 +87,7 @@ pub fn run(
         store,
         traces,
         meters,
-        backbone: look.content_hash(),
+        backbone,
         base: look.name.clone().unwrap_or_else(|| look.identity()),
         shape: Arc::new(look.shape.clone()),
         report: inbound::reporter(&network, actor.clone()),
@@ -120,20 +124,4 @@ pub fn run(
     network.shutdown_timeout(Duration::from_secs(2));
     drop(last_hold);
     whole.then_some(()).ok_or(RunError::Panicked)
-}
-
-/// Serves metrics where they are wanted. A port that cannot be had costs the metrics, not the node.
-fn tell_metrics(network: &Runtime, settings: &NodeSettings, meters: &Arc<Meters>) {
-    let Some(address) = settings.metrics else {
-        return;
-    };
-    let _inside = network.enter();
-    match serve::open(address) {
-        Ok(listener) => {
-            let health = meters.health(Arc::clone(&settings.clock));
-            network.spawn(serve::serve(listener, meters.registry(), health));
-            tracing::info!(%address, "metrics served");
-        }
-        Err(error) => tracing::error!(%address, %error, "metrics are not served"),
-    }
 }

@@ -2,6 +2,7 @@
 
 use kernels::weight::Weight;
 use sha2::{Digest, Sha256};
+use shared::hexadecimal;
 use shared::model::Projection;
 
 use super::{Model, names};
@@ -42,8 +43,7 @@ pub(super) fn content_hash(model: &Model) -> String {
     if let Some(head) = &model.head {
         matrix(&mut hash, names::HEAD, head);
     }
-    let digest: [u8; 32] = hash.finalize().into();
-    hex(&digest)
+    hexadecimal::lower(&hash.finalize())
 }
 
 fn matrix(hash: &mut Sha256, name: &str, weight: &Weight) {
@@ -64,8 +64,4 @@ fn vector(hash: &mut Sha256, name: &str, values: &[f32]) {
 /// Names have no line feed and sizes fix the number of bytes that follow, so no two models write the same stream.
 fn head(hash: &mut Sha256, name: &str, format: &str, sizes: &[usize]) {
     hash.update(format!("{name}\n{format}\n{sizes:?}\n"));
-}
-
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -259,6 +259,12 @@ impl Lead {
         self.session.is_idle()
     }
 
+    /// What a job's states belong to.
+    #[must_use]
+    pub fn identity(&self, job: &JobName) -> Option<&Identity> {
+        self.identities.get(job)
+    }
+
     /// What a job is doing.
     #[must_use]
     pub fn standing(&self, job: &JobName) -> Option<&Standing> {

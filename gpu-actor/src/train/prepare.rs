@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use data::dataset::LoadError;
-use data::job_data::JobData;
+use data::job_data::{self, JobData};
 use data::template::Template;
-use data::tokenizer::{Special, Tokenizer, TokenizerError};
+use data::tokenizer::{Tokenizer, TokenizerError};
 use kernels::cpu::Cpu;
 use sha2::{Digest, Sha256};
-use shared::job::{AdapterSpec, JobSpec, Problem};
+use shared::hexadecimal;
+use shared::job::{JobSpec, Problem};
 use thiserror::Error;
 
 use super::session::{JobState, Session};
@@ -191,18 +192,9 @@ fn first_values(
         }
         return Ok(imported.values);
     }
-    let tokens = match &spec.adapter {
-        AdapterSpec::Prompt(prompt) => match &prompt.init_text {
-            Some(text) => {
-                let vocabulary = around.model.shape.vocab;
-                let ids = around.tokenizer.encode(text, Special::Plain);
-                ids.and_then(|ids| around.tokenizer.within(ids, vocabulary))
-                    .map_err(|source| PrepareError::InitText { job: job(), source })?
-            }
-            None => Vec::new(),
-        },
-        _ => Vec::new(),
-    };
+    let vocabulary = around.model.shape.vocab;
+    let tokens = job_data::init_tokens(&spec.adapter, vocabulary, around.tokenizer)
+        .map_err(|source| PrepareError::InitText { job: job(), source })?;
     Ok(init::values(
         layout,
         around.model,
@@ -224,7 +216,7 @@ pub fn data_hash(data: &JobData) -> String {
             hash.update(bytemuck::cast_slice::<i32, u8>(&row.labels));
         }
     }
-    store::hex(&hash.finalize())
+    hexadecimal::lower(&hash.finalize())
 }
 
 impl Session {

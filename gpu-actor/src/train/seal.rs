@@ -1,6 +1,7 @@
 //! Texts sealed against any change: they hold the sha256 of themselves with zeros in its place.
 
 use sha2::{Digest, Sha256};
+use shared::hexadecimal;
 
 /// What stands in the place of a seal before it is made.
 #[must_use]
@@ -29,11 +30,5 @@ fn field(seal: &str) -> String {
 /// The sha256 of bytes in lower-case hexadecimal.
 #[must_use]
 pub fn hash(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-/// Lower-case hexadecimal.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hexadecimal::lower(&Sha256::digest(bytes))
 }

@@ -18,7 +18,6 @@ use thiserror::Error;
 
 pub use super::identity::Identity;
 use super::job_state::JobState;
-pub use super::seal::hex;
 use crate::durable::{self, DurableError};
 use manifest::{MANIFEST, Manifest, Unsound, VERSION};
 use state::STATE;

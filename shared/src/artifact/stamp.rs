@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::hexadecimal;
 use crate::units::Bytes;
 
 /// Content hash and size of an artifact.
@@ -20,15 +21,8 @@ impl Stamp {
     /// That of these bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        use fmt::Write;
-        let hash = Sha256::digest(bytes);
-        let sha256 = hash.iter().fold(String::new(), |mut text, byte| {
-            // Writing to a text does not fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
         Self {
-            sha256,
+            sha256: hexadecimal::lower(&Sha256::digest(bytes)),
             bytes: Bytes(bytes.len() as u64),
         }
     }

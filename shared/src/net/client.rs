@@ -16,7 +16,7 @@ use super::endpoint::{Endpoint, Peer};
 use super::fault::{CloseCode, NetError};
 use super::identity::Role;
 use super::stream::{Receiver, Stream};
-use super::token::hex;
+use crate::hexadecimal::lower as hex;
 use crate::units;
 use crate::wire::opening::Opening;
 use crate::wire::request::{FileRef, Refusal, Reply, Request};

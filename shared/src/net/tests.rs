@@ -140,7 +140,7 @@ fn file_of(path: &str, body: &[u8]) -> FileRef {
     use sha2::{Digest, Sha256};
     FileRef {
         path: path.into(),
-        sha256: super::token::hex(&Sha256::digest(body)),
+        sha256: crate::hexadecimal::lower(&Sha256::digest(body)),
         bytes: Bytes(body.len() as u64),
     }
 }

@@ -22,6 +22,7 @@ use thiserror::Error;
 
 use super::identity::{Identity, IdentityError};
 use super::private_file::{self, PrivateFileError};
+use crate::hexadecimal::lower as hex;
 use crate::units::Micros;
 
 const PREFIX: &str = "spotmux-join-1";
@@ -218,17 +219,6 @@ impl TokenStore {
         })?;
         checked
     }
-}
-
-/// Lower-case hexadecimal.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    use fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a text does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn unhex<const N: usize>(text: &str) -> Result<[u8; N], TokenError> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::time::{interval, timeout};
 
@@ -32,6 +33,19 @@ pub fn open(address: SocketAddr) -> std::io::Result<TcpListener> {
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
+}
+
+/// Opens the port and answers on this runtime until it ends. A port that cannot be had costs the metrics, not the
+/// process.
+pub fn start(runtime: &Runtime, address: SocketAddr, registry: Registry, health: Health) {
+    let _inside = runtime.enter();
+    match open(address) {
+        Ok(listener) => {
+            runtime.spawn(serve(listener, registry, health));
+            tracing::info!(%address, "metrics served");
+        }
+        Err(error) => tracing::error!(%address, %error, "metrics are not served"),
+    }
 }
 
 /// Answers until the runtime ends.

@@ -1,7 +1,6 @@
 //! A temporary folder with a model, data and files of jobs; the program run in it.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,6 +11,7 @@ use tempfile::TempDir;
 use super::history::{self, Step};
 use crate::args::BenchPipelineArgs;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::local::free::Free;
 use crate::settings::Settings;
 use crate::store::Store;
 
@@ -172,18 +172,7 @@ impl<'a> Site<'a> {
     /// # Errors
     /// When there are none, or it cannot be written.
     pub(crate) fn cluster(&self, stages: usize, nodes: usize) -> Result<PathBuf, Failure> {
-        // Held all at once, so that no port is given twice.
-        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let metrics = TcpListener::bind(anywhere).or_exit(Exit::Internal)?;
-        let sockets: Vec<UdpSocket> = (0..=nodes)
-            .map(|_| UdpSocket::bind(anywhere))
-            .collect::<Result<_, _>>()
-            .or_exit(Exit::Internal)?;
-        let places: Vec<SocketAddr> = sockets
-            .iter()
-            .map(UdpSocket::local_addr)
-            .collect::<Result<_, _>>()
-            .or_exit(Exit::Internal)?;
+        let free = Free::find(nodes).or_exit(Exit::Internal)?;
         let (model, state) = (
             json!(self.model.display().to_string()),
             format!("state-{stages}"),
@@ -194,12 +183,9 @@ impl<'a> Site<'a> {
              [coordinator]\nlisten = \"{}\"\nmetrics = \"{}\"\njournal = \"{state}/journal.sqlite\"\n\
              heartbeat_ms = 500\nheartbeat_bound_ms = 15000\nlease_seconds = 60\n[plan]\nstages = {stages}\n\
              [gpu_actor]\nthreads = {}\nmemory_mib = {}\n",
-            places[nodes],
-            metrics.local_addr().or_exit(Exit::Internal)?,
-            self.args.threads,
-            self.args.memory_mib,
+            free.coordinator, free.metrics, self.args.threads, self.args.memory_mib,
         );
-        for (node, place) in places[..nodes].iter().enumerate() {
+        for (node, place) in free.nodes.iter().enumerate() {
             text.push_str(&format!(
                 "[[node]]\nname = \"n{}\"\nlisten = \"{place}\"\n",
                 node + 1

@@ -6,8 +6,9 @@ use std::path::Path;
 use data::regular;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use shared::hexadecimal;
 
-use super::{Identity, hex, name};
+use super::{Identity, name};
 use crate::train::job_state::JobState;
 use crate::train::progress::Progress;
 use crate::train::seal;
@@ -62,7 +63,7 @@ impl Manifest {
             progress: state.progress.clone(),
             optimizer_steps: state.optimizer.step,
             bytes: bytes.len() as u64,
-            sha256: hex(&Sha256::digest(bytes)),
+            sha256: hexadecimal::lower(&Sha256::digest(bytes)),
             seal: seal::open(),
         }
     }

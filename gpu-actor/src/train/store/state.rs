@@ -1,11 +1,11 @@
 //! The tensors of a checkpoint: values and moments in flat order.
 
-use super::hex;
 use super::manifest::{Manifest, Unsound};
 use crate::stage::optim::OptimizerState;
 use crate::train::flat;
 use crate::train::job_state::JobState;
 use sha2::{Digest, Sha256};
+use shared::hexadecimal;
 
 pub(super) const STATE: &str = "state.safetensors";
 
@@ -19,7 +19,7 @@ pub(super) fn read(bytes: &[u8], manifest: &Manifest) -> Result<JobState, Unsoun
             manifest.bytes
         )));
     }
-    if hex(&Sha256::digest(bytes)) != manifest.sha256 {
+    if hexadecimal::lower(&Sha256::digest(bytes)) != manifest.sha256 {
         return Err(damaged(&"it does not have the manifest's sha256"));
     }
     let [values, first, second] = flat::read(bytes).map_err(|reason| damaged(&reason))?;
