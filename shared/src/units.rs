@@ -18,6 +18,21 @@ pub struct Bytes(pub u64);
 #[serde(transparent)]
 pub struct Micros(pub u64);
 
+/// Millionths of a US dollar: what is paid, or a price per unit that the name of the field states.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct MicroUsd(pub u64);
+
+impl MicroUsd {
+    /// Dollars, for people.
+    #[must_use]
+    pub const fn dollars(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+}
+
 impl Micros {
     /// So many milliseconds.
     #[must_use]
@@ -58,6 +73,14 @@ impl fmt::Display for Bytes {
     }
 }
 
+impl fmt::Display for MicroUsd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Prices of minutes and tokens need the digits that sums of a job do not.
+        let digits = if self.0 < 1_000_000 { 4 } else { 2 };
+        write!(f, "${:.digits$}", self.dollars())
+    }
+}
+
 impl fmt::Display for Micros {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -78,6 +101,8 @@ mod tests {
         assert_eq!(Bytes(3 << 20).to_string(), "3.0 MiB");
         assert_eq!(Micros(1500).to_string(), "1.5 ms");
         assert_eq!(Micros(61_500_000).to_string(), "61.5 s");
+        assert_eq!(MicroUsd(918_000).to_string(), "$0.9180");
+        assert_eq!(MicroUsd(12_345_678).to_string(), "$12.35");
         assert_eq!(Micros(1).since(Micros(5)), Micros(0));
     }
 }

@@ -178,6 +178,7 @@ pub const PURE: &[&str] = &[
     "gpu-actor/src/train/session.rs",
     "gpu-actor/src/train/session",
     "gpu-actor/src/train/tally.rs",
+    "market-actor/src",
     "simulator/src",
 ];
 

@@ -1,0 +1,7 @@
+//! Watches spot markets: what machines cost and how many there are, what both will be, which to hold.
+//!
+//! It proposes; the coordinator disposes.
+
+#![forbid(unsafe_code)]
+
+pub mod market;
