@@ -138,7 +138,7 @@ impl Ours {
             step: 0,
             rows: vec![&self.row],
         };
-        for batch in pack::passes(&[request], usize::MAX) {
+        for batch in pack::passes(&[request], usize::MAX, pack::Cut::Anywhere) {
             self.stage.train(&batch);
         }
     }

@@ -45,7 +45,7 @@ pub(crate) fn passes(
             step: 0,
             rows: batches.next().into_iter().flatten().collect(),
         };
-        let passes = pack::passes(&vec![request; jobs], budget);
+        let passes = pack::passes(&vec![request; jobs], budget, pack::Cut::Anywhere);
         let labelled = |targets: &[u32]| targets.iter().filter(|&&t| t != NO_TARGET).count();
         let shape = |batch: &Batch| PassShape {
             rows: batch.rows(),

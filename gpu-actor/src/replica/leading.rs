@@ -232,14 +232,27 @@ impl Leading {
         Ok(token.expect("it was chosen"))
     }
 
-    /// Rows of a micro-batch, so that a turn fills the pipeline if it can.
+    /// A step is agreed on while micro-batches of other jobs pass; one device agrees with itself at once.
+    fn cut(&self) -> pack::Cut {
+        match self.stages() {
+            1 => pack::Cut::Anywhere,
+            _ => pack::Cut::BetweenJobs,
+        }
+    }
+
+    /// Rows of a micro-batch, so that a turn fills the pipeline twice if it can: once to be on its way, once to hide
+    /// what the stages say to each other about a step.
     fn budget(&self, turn: &Turn<'_>) -> usize {
         let rows = |request: &pack::Request<'_>| -> usize {
             let own = request.rows.iter();
             own.map(|row| row.ids.len() + request.prompt_tokens).sum()
         };
         let total: usize = turn.requests.iter().map(rows).sum();
-        let even = total.div_ceil(self.stages());
+        let parts = match self.stages() {
+            1 => 1,
+            stages => 2 * stages,
+        };
+        let even = total.div_ceil(parts);
         let most = self.settings.tokens_per_pass.max(1);
         even.max(self.settings.least_rows).min(most)
     }
@@ -329,7 +342,8 @@ impl Engine for Leading {
             true => Pass::Evaluate,
             false => Pass::Train,
         };
-        let passes = pack::passes(&turn.requests, self.budget(&turn));
+        let budget = self.budget(&turn);
+        let passes = pack::passes(&turn.requests, budget, self.cut());
         open.unmeasured = passes.len();
         self.turns.insert(number, open);
         for batch in passes {

@@ -3,6 +3,10 @@
 //! Sequences go in the order of the jobs and of each job's step; a pass is closed when the next sequence would
 //! exceed the budget (a longer sequence gets a pass of its own). So at most one job is ever open between passes,
 //! and a job's blocks arrive in its own order. Where passes are cut changes no result.
+//!
+//! One device runs fastest on full passes. In a pipeline a pass waits for the steps of all jobs in it, so a job that
+//! is spread over more passes than it needs makes its neighbours wait: there a job begins a pass of its own unless all
+//! of it fits behind the ones before ([`Cut::BetweenJobs`]).
 
 use data::rows::TokenRow;
 
@@ -31,11 +35,20 @@ impl Request<'_> {
     }
 }
 
+/// Where a pass may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Behind any sequence: passes are as full as can be.
+    Anywhere,
+    /// Behind the last sequence of a job, where a job that is larger than a pass begins one.
+    BetweenJobs,
+}
+
 /// Cuts the requests into batches of at most `budget` rows.
 ///
 /// ```
 /// use data::rows::TokenRow;
-/// use gpu_actor::train::pack::{passes, Request};
+/// use gpu_actor::train::pack::{passes, Cut, Request};
 ///
 /// let rows = [3, 5, 2].map(|length| TokenRow::new(vec![1; length], vec![1; length]));
 /// let request = Request {
@@ -45,16 +58,23 @@ impl Request<'_> {
 ///     step: 0,
 ///     rows: rows.iter().collect(),
 /// };
-/// let sizes: Vec<usize> = passes(&[request], 8).iter().map(|batch| batch.rows()).collect();
+/// let sizes: Vec<usize> = passes(&[request], 8, Cut::Anywhere)
+///     .iter()
+///     .map(|batch| batch.rows())
+///     .collect();
 /// assert_eq!(sizes, [8, 2]);
 /// ```
 #[must_use]
-pub fn passes(requests: &[Request<'_>], budget: usize) -> Vec<Batch> {
+pub fn passes(requests: &[Request<'_>], budget: usize, cut: Cut) -> Vec<Batch> {
     let mut done = Vec::new();
     let mut open = Batch::default();
     for request in requests {
         let trained_tokens = request.trained_tokens();
         let (mut first_block, mut from) = (0, 0);
+        let fits = fill(request, 0, open.rows(), budget) == request.rows.len();
+        if cut == Cut::BetweenJobs && open.rows() > 0 && !fits {
+            done.push(std::mem::take(&mut open));
+        }
         while from < request.rows.len() {
             let to = fill(request, from, open.rows(), budget);
             if to == from {
@@ -118,8 +138,10 @@ mod tests {
             step: 0,
             rows: rows.iter().collect(),
         };
-        for budget in [1, 10, 80, 100, 1000] {
-            let passes = passes(&[request(0), request(1)], budget);
+        let ways = [Cut::Anywhere, Cut::BetweenJobs];
+        let each = |budget| ways.map(|cut| (budget, cut));
+        for (budget, cut) in [1, 10, 80, 100, 1000].into_iter().flat_map(each) {
+            let passes = passes(&[request(0), request(1)], budget, cut);
             for slot in 0..2 {
                 let slices: Vec<_> = passes
                     .iter()
@@ -142,5 +164,27 @@ mod tests {
                     .all(|p| p.rows() <= budget || p.sequences.len() == 1)
             );
         }
+    }
+    #[test]
+    fn between_jobs_a_job_is_in_no_more_passes_than_it_needs() {
+        let rows: Vec<TokenRow> = [30, 30, 20].into_iter().map(row).collect();
+        let request = |slot| Request {
+            slot,
+            prompt_tokens: 0,
+            prefix_tokens: 0,
+            step: 0,
+            rows: rows.iter().collect(),
+        };
+        let requests: Vec<_> = (0..4).map(request).collect();
+        let slots = |budget, cut| -> Vec<Vec<usize>> {
+            let slots = |batch: &Batch| batch.jobs.iter().map(|job| job.slot).collect();
+            passes(&requests, budget, cut).iter().map(slots).collect()
+        };
+        assert_eq!(
+            slots(110, Cut::Anywhere),
+            [[0, 1], [1, 2], [2, 3]]
+        );
+        assert_eq!(slots(110, Cut::BetweenJobs), [[0], [1], [2], [3]]);
+        assert_eq!(slots(160, Cut::BetweenJobs), [[0, 1], [2, 3]]);
     }
 }

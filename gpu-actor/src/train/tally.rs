@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kernels::ops::block_sum;
 
-use super::pack::{self, Request};
+use super::pack::{self, Cut, Request};
 use crate::batch::Batch;
 use crate::stage::outcome::{BadRow, JobOutcome};
 use crate::stage::step::Stage;
@@ -20,7 +20,7 @@ pub(super) fn tally(
         .iter()
         .map(|request| (request.slot, Tally::of(request)))
         .collect();
-    for batch in pack::passes(requests, budget) {
+    for batch in pack::passes(requests, budget, Cut::Anywhere) {
         for (job, outcome) in batch.jobs.iter().zip(pass(stage, &batch)) {
             if let Some(tally) = tallies.get_mut(&job.slot) {
                 tally.add(job.first_block, job.last, outcome);

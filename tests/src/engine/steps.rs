@@ -157,7 +157,7 @@ pub fn step(
         .map(|(trainee, rows, _)| trainee.request(rows, number))
         .collect();
     let mut gathered: Vec<Gathered> = jobs.iter().map(|_| Gathered::default()).collect();
-    for batch in pack::passes(&requests, tokens_per_pass) {
+    for batch in pack::passes(&requests, tokens_per_pass, pack::Cut::Anywhere) {
         for outcome in stage.train(&batch) {
             let index = jobs.iter().position(|(t, ..)| t.slot == outcome.slot);
             gathered[index.context("an outcome of another job")?].add(&outcome);
@@ -200,7 +200,7 @@ pub fn evaluate(
     };
     let request = trainee.map_or(bare, |trainee| trainee.request(rows, 0));
     let mut gathered = Gathered::default();
-    for batch in pack::passes(&[request], tokens_per_pass) {
+    for batch in pack::passes(&[request], tokens_per_pass, pack::Cut::Anywhere) {
         for outcome in stage.evaluate(&batch) {
             gathered.add(&outcome);
         }
