@@ -16,6 +16,7 @@ fn replica(nodes: &[&str]) -> Replica {
         first_layer: stage as u32,
         end_layer: stage as u32 + 1,
         activation_budget: Bytes(1 << 20),
+        recomputed_layers: 0,
     };
     Replica {
         number: 0,

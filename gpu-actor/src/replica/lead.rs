@@ -207,8 +207,8 @@ impl Lead {
         Ok(std::mem::take(&mut self.events))
     }
 
-    /// Finishes what is planned, makes the state of every job durable, and starts nothing more until a round is asked
-    /// for.
+    /// Ends the steps that are begun, takes back those that are only planned, makes the state of every job durable, and
+    /// starts nothing more until a round is asked for.
     ///
     /// # Errors
     /// When the replica cannot go on.

@@ -200,12 +200,19 @@ impl<E: Engine> Session<E> {
         Ok(events)
     }
 
-    /// Ends the rounds that are planned, with the evaluations due behind them, and plans no other.
+    /// Ends the steps that are begun, with the evaluations due behind them, and plans no other: what is planned and not
+    /// begun is planned again when training goes on.
     ///
     /// # Errors
     /// Of the engine, when it cannot go on.
     pub fn settle(&mut self) -> Result<Vec<Event>, E::Error> {
         let mut events = Vec::new();
+        for (slot, step) in self.engine.withdraw() {
+            let mut runs = self.runs.values_mut();
+            if let Some(run) = runs.find(|run| run.slot == slot && run.is_active()) {
+                run.planned = step.min(run.planned);
+            }
+        }
         while !self.planned.is_empty() {
             self.end_round(&mut events)?;
         }
