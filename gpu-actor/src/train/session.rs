@@ -147,6 +147,12 @@ impl<E: Engine> Session<E> {
         self.planned.is_empty() && !self.runs.values().any(Run::is_active)
     }
 
+    /// Whether rounds are planned that have not ended.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        !self.planned.is_empty()
+    }
+
     /// Names of the jobs.
     pub fn names(&self) -> impl Iterator<Item = &JobName> {
         self.runs.keys()
