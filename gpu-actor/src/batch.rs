@@ -199,7 +199,8 @@ impl Batch {
             left.positions
                 .extend_from_slice(&self.positions[rows.clone()]);
             left.targets.extend_from_slice(&self.targets[rows.clone()]);
-            left.coefficients.extend_from_slice(&self.coefficients[rows]);
+            left.coefficients
+                .extend_from_slice(&self.coefficients[rows]);
             let own = self.sequences.iter().filter(|s| s.job == index);
             left.sequences.extend(own.map(|sequence| SequenceSlice {
                 rows: moved(&sequence.rows),
@@ -282,7 +283,8 @@ mod tests {
 
     #[test]
     fn a_batch_without_a_job_is_as_if_that_had_never_come() {
-        let rows = [70, 3, 130, 1, 64].map(|length| TokenRow::new(vec![5; length], vec![5; length]));
+        let rows =
+            [70, 3, 130, 1, 64].map(|length| TokenRow::new(vec![5; length], vec![5; length]));
         let of = |slots: &[usize]| {
             let mut batch = Batch::default();
             for &slot in slots {

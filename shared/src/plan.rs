@@ -120,7 +120,10 @@ mod tests {
             assert_eq!(seat(2, 5, again).fault(), None);
         }
         let many = seat(2, 5, 4).fault().unwrap();
-        assert!(many.contains("n1 recomputes 4 layers and holds 3"), "{many}");
+        assert!(
+            many.contains("n1 recomputes 4 layers and holds 3"),
+            "{many}"
+        );
         for (first, end) in [(2, 2), (3, 2)] {
             let none = seat(first, end, 0).fault().unwrap();
             assert!(none.contains("at least one"), "{none}");

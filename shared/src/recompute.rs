@@ -69,7 +69,9 @@ impl FromStr for Recompute {
             "all" => Ok(Self::All),
             count => match count.parse() {
                 Ok(count) => Ok(Self::Layers(count)),
-                Err(_) => Err(format!("{text:?} is not \"none\", \"all\" or a number of layers")),
+                Err(_) => Err(format!(
+                    "{text:?} is not \"none\", \"all\" or a number of layers"
+                )),
             },
         }
     }

@@ -167,16 +167,27 @@ fn what_is_held_was_known_before_fp_1_fp_2() {
                     stage.forward(number, Arc::clone(&batch), None),
                     Passed::Outcomes(_)
                 ));
-                assert_eq!(stage.held_bytes(), footprint.kept, "FP-1, {spec:?}", spec = plan.spec);
+                assert_eq!(
+                    stage.held_bytes(),
+                    footprint.kept,
+                    "FP-1, {spec:?}",
+                    spec = plan.spec
+                );
                 stage.backward(number, None);
                 assert_eq!(stage.held_bytes(), 0);
-                assert!(recomputed == 0 || stage.passing_bytes() <= footprint.passing, "FP-2");
+                assert!(
+                    recomputed == 0 || stage.passing_bytes() <= footprint.passing,
+                    "FP-2"
+                );
             }
             assert_eq!(footprint.passing > 0, recomputed > 0);
             totals.push(footprint.total());
         }
         // The shared tape costs what one layer keeps, so two layers are the least that pay.
-        assert!(totals[1] > totals[0] && totals[2..].is_sorted_by(|a, b| a > b), "{totals:?}");
+        assert!(
+            totals[1] > totals[0] && totals[2..].is_sorted_by(|a, b| a > b),
+            "{totals:?}"
+        );
         assert!(totals[2] < totals[0], "{totals:?}");
     }
 }

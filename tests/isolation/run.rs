@@ -45,8 +45,7 @@ impl Manner {
 
     /// A session without jobs.
     pub(crate) fn session(&self, model: &Arc<Model>) -> Session {
-        let mut session =
-            Session::new(Arc::clone(model), self.cpu.clone(), self.tokens_per_pass);
+        let mut session = Session::new(Arc::clone(model), self.cpu.clone(), self.tokens_per_pass);
         session.stage_mut().recompute(self.recomputed);
         session
     }

@@ -26,7 +26,9 @@ fn a_drain_ends_what_is_begun_and_the_bits_stay() {
     let model = tiny::model(Family::Llama, true);
     let plans = plans();
     let one = on_one(&model, &plans, 300);
-    for (stages, tokens_per_pass, moves) in [(1, 1, false), (3, 1, true), (3, 70, false), (2, 70, true)] {
+    for (stages, tokens_per_pass, moves) in
+        [(1, 1, false), (3, 1, true), (3, 70, false), (2, 70, true)]
+    {
         let store = store();
         let mut replica = Manner::new(stages, tokens_per_pass).start(&model, &store);
         let lead = replica.lead();
@@ -40,7 +42,10 @@ fn a_drain_ends_what_is_begun_and_the_bits_stay() {
             .map(|plan| lead.progress(&plan.spec.name).unwrap().0.step)
             .collect();
         // Two more rounds were planned; of these only the steps whose micro-batches were given to the stages are taken.
-        assert!(steps.is_sorted_by(|a, b| a >= b), "in the order of the plan: {steps:?}");
+        assert!(
+            steps.is_sorted_by(|a, b| a >= b),
+            "in the order of the plan: {steps:?}"
+        );
         assert_eq!(steps.last(), Some(&1), "{steps:?}");
         for (plan, step) in plans.iter().zip(&steps) {
             assert_eq!(lead.durable(&plan.spec.name), Some(*step));
@@ -62,7 +67,10 @@ fn a_drain_ends_what_is_begun_and_the_bits_stay() {
         replica.close().unwrap();
         for (one, plan) in one.iter().zip(&plans) {
             let found = stored(&store, plan, &model).recovered.unwrap();
-            let what = format!("{stages} stages, {}: {:?}", plan.spec.name, plan.spec.adapter);
+            let what = format!(
+                "{stages} stages, {}: {:?}",
+                plan.spec.name, plan.spec.adapter
+            );
             assert_same_state(&one.state, &found.state, &what);
         }
     }

@@ -80,11 +80,7 @@ pub(crate) fn check(forecast: &Forecast, engine: &EngineSpec) -> Result<(), Fail
     judge(forecast, engine, &available)
 }
 
-fn judge(
-    forecast: &Forecast,
-    engine: &EngineSpec,
-    available: &Available,
-) -> Result<(), Failure> {
+fn judge(forecast: &Forecast, engine: &EngineSpec, available: &Available) -> Result<(), Failure> {
     let estimate = &forecast.estimate;
     let needed = estimate.total() + PROGRAM;
     if needed <= available.bytes {

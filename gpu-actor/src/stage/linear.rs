@@ -152,7 +152,9 @@ pub(super) fn refill(
     tape.outputs.clear();
     let width = pass.weights(layer).projection(p).cols();
     let pairs = pairs(pass, bank, layer, p);
-    pass.time(Operator::Adapters, || shrink(pass, bank, &pairs, (x, width), tape));
+    pass.time(Operator::Adapters, || {
+        shrink(pass, bank, &pairs, (x, width), tape)
+    });
     true
 }
 

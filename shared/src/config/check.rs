@@ -337,7 +337,8 @@ memory_mib = 4000
         assert_eq!(told(&again, model(3, 1)), [""; 0]);
         let many = told(&again, model(2, 1));
         assert!(
-            many[0].starts_with("c.toml:2: plan.recompute: 3 layers recompute, and the model has 2"),
+            many[0]
+                .starts_with("c.toml:2: plan.recompute: 3 layers recompute, and the model has 2"),
             "{many:?}"
         );
         let few = told(&text, model(1, 1));

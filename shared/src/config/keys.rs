@@ -61,6 +61,10 @@ const fn count(least: u64, most: u64) -> Kind {
     Kind::Count { least, most }
 }
 
+const fn count_or(most: u64, words: &'static [&'static str]) -> Kind {
+    Kind::CountOr { most, words }
+}
+
 /// Largest memory of a node that is believed, in MiB: 64 TiB.
 const MEMORY: u64 = 64 << 20;
 
@@ -141,10 +145,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "plan.stages",
-        Kind::CountOr {
-            most: 1024,
-            words: &["all"],
-        },
+        count_or(1024, &["all"]),
         "stages",
         "more need less memory a node, and carry activations between nodes",
     ),
@@ -174,10 +175,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "plan.recompute",
-        Kind::CountOr {
-            most: Recompute::MOST,
-            words: Recompute::WORDS,
-        },
+        count_or(Recompute::MOST, Recompute::WORDS),
         "layers",
         "of every stage, whose activations are made again and not kept: less memory, up to a third more time",
     ),

@@ -30,9 +30,13 @@ impl Leading {
         for mut planned in std::mem::take(&mut self.queue) {
             let under = self.under.remove(&planned.number);
             let turn = under.and_then(|under| under.turn);
-            let left = planned.batch.without(|job| back.contains(&(job.slot, job.step)));
+            let left = planned
+                .batch
+                .without(|job| back.contains(&(job.slot, job.step)));
             if left.rows() > 0 {
-                planned.goals.retain(|goal| !back.contains(&(goal.slot, goal.step)));
+                planned
+                    .goals
+                    .retain(|goal| !back.contains(&(goal.slot, goal.step)));
                 self.enqueue(turn, planned.pass, left, planned.goals);
             } else if let Some(open) = turn.and_then(|turn| self.turns.get_mut(&turn)) {
                 open.unmeasured -= 1;
