@@ -89,7 +89,7 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
                 model: path::absolute(store.resolve(&jobs.file.model, &jobs.model_folder)?)?,
                 tokens_per_pass: engine.tokens_per_pass,
                 threads: args.threads.unwrap_or(1),
-                memory: estimate.total(),
+                memory: forecast.estimate.total(),
             };
             scene.cluster(&prepared, &wishes)?
         }
