@@ -147,6 +147,7 @@ fn decide(loaded: &Loaded, model: &Model) -> decisions::Settings {
             expect,
             settle: Micros::of_millis(5_000),
             activation_budget: config.plan.activation_budget(),
+            recompute: config.plan.recompute,
         },
         limits: decisions::Limits {
             jobs_per_replica: narrow(config.limits.jobs_per_replica),

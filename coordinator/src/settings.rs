@@ -1,6 +1,7 @@
 //! What the decisions go by; read from a file by the shell and passed in.
 
 use shared::model::ModelShape;
+use shared::recompute::Recompute;
 use shared::units::{Bytes, Micros};
 
 use crate::life::placement::{Stages, Weights};
@@ -46,6 +47,8 @@ pub struct Layout {
     pub settle: Micros,
     /// Most bytes of activations that a stage may hold at once.
     pub activation_budget: Bytes,
+    /// Layers of every stage that keep no activations.
+    pub recompute: Recompute,
 }
 
 /// How much at once.
@@ -73,7 +76,7 @@ pub struct Bounds {
     pub attach: Micros,
     /// Opening layers.
     pub prepare: Micros,
-    /// Ending a round and making it durable.
+    /// Ending the steps that are begun and making them durable.
     pub drain: Micros,
     /// Taking over a stage and linking it.
     pub hold: Micros,
@@ -147,6 +150,7 @@ pub(crate) mod testing {
                 expect,
                 settle: Micros::of_millis(10_000),
                 activation_budget: Bytes(50),
+                recompute: Recompute::None,
             },
             limits: Limits::default(),
             bounds: Bounds::default(),

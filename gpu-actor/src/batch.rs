@@ -187,6 +187,35 @@ impl Batch {
         });
     }
 
+    /// The batch without the rows of some of its jobs; the others' are as they were.
+    #[must_use]
+    pub fn without(&self, leaves: impl Fn(&JobSlice) -> bool) -> Self {
+        let mut left = Self::default();
+        for (index, job) in self.jobs.iter().enumerate().filter(|(_, job)| !leaves(job)) {
+            let (from, to) = (job.rows.start, left.rows());
+            let moved = |rows: &Range<usize>| rows.start - from + to..rows.end - from + to;
+            let rows = job.rows.clone();
+            left.tokens.extend_from_slice(&self.tokens[rows.clone()]);
+            left.positions
+                .extend_from_slice(&self.positions[rows.clone()]);
+            left.targets.extend_from_slice(&self.targets[rows.clone()]);
+            left.coefficients
+                .extend_from_slice(&self.coefficients[rows]);
+            let own = self.sequences.iter().filter(|s| s.job == index);
+            left.sequences.extend(own.map(|sequence| SequenceSlice {
+                rows: moved(&sequence.rows),
+                job: left.jobs.len(),
+                ..sequence.clone()
+            }));
+            left.jobs.push(JobSlice {
+                rows: moved(&job.rows),
+                blocks: job.blocks.iter().map(moved).collect(),
+                ..job.clone()
+            });
+        }
+        left
+    }
+
     /// What is wrong with a batch that another process made, if anything: then no pass may see it.
     #[must_use]
     pub fn fault(&self, vocab: usize) -> Option<&'static str> {
@@ -246,4 +275,38 @@ fn in_turn<'a>(ranges: impl Iterator<Item = &'a Range<usize>>, start: usize, end
         at = range.end;
     }
     at == end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_without_a_job_is_as_if_that_had_never_come() {
+        let rows =
+            [70, 3, 130, 1, 64].map(|length| TokenRow::new(vec![5; length], vec![5; length]));
+        let of = |slots: &[usize]| {
+            let mut batch = Batch::default();
+            for &slot in slots {
+                let entry = JobEntry {
+                    slot,
+                    prompt_tokens: slot,
+                    prefix_tokens: 2 * slot,
+                    first_block: 3,
+                    first_sequence: 2,
+                    last: slot == 1,
+                    step: 4,
+                    trained_tokens: 9,
+                };
+                batch.push(entry, &[&rows[slot], &rows[4 - slot]]);
+            }
+            batch
+        };
+        let all = of(&[0, 1, 2]);
+        for left in [&[1, 2][..], &[0, 2], &[0, 1], &[2], &[0, 1, 2], &[]] {
+            let batch = all.without(|job| !left.contains(&job.slot));
+            assert_eq!(batch, of(left), "{left:?}");
+            assert_eq!(batch.fault(10).is_some(), left.is_empty());
+        }
+    }
 }

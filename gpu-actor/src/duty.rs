@@ -83,7 +83,7 @@ pub enum Effect {
     Admit(Vec<JobOrder>),
     /// An action for the lead.
     Act(JobId, JobAction),
-    /// The lead finishes its round and starts no other.
+    /// The lead ends the steps it has begun and starts no other.
     Drain,
     /// The lead goes on.
     Undrain,
@@ -279,12 +279,24 @@ impl Duty {
                 epoch,
                 replica,
                 stage,
-            } => self.prepare(epoch, replica, stage, effects),
+            } => match replica.fault(stage) {
+                None => self.prepare(epoch, replica, stage, effects),
+                Some(fault) => {
+                    let outcome = Err(fault);
+                    self.tell(Notice::Prepared { epoch, outcome }, effects);
+                }
+            },
             Order::Hold {
                 epoch,
                 replica,
                 stage,
-            } => self.hold(epoch, replica, stage, effects),
+            } => match replica.fault(stage) {
+                None => self.hold(epoch, replica, stage, effects),
+                Some(fault) => {
+                    let outcome = Err(fault);
+                    self.tell(Notice::Holding { epoch, outcome }, effects);
+                }
+            },
             Order::Release { epoch } => self.release(epoch, effects),
             Order::Drain { epoch } => self.if_leading(epoch, "drain", effects, |_| Effect::Drain),
             Order::Undrain { epoch } => {

@@ -9,7 +9,7 @@
 //! | id | invariant |
 //! | --- | --- |
 //! | PI-1 | each planned micro-batch goes forward once, and then backward once if it trains, in the plan's order |
-//! | PI-2 | held activations fit the budget, but a single micro-batch is always let in |
+//! | PI-2 | held activations, and what one of them needs while it is computed, fit the budget, but a single micro-batch is always let in |
 //! | PI-3 | at most `stages - stage` micro-batches are held |
 //! | PI-4 | a job's rows never meet weights of another step than their own |
 //! | PI-5 | a job's step is taken once, after its last backward pass and when all stages agreed |
@@ -66,6 +66,8 @@ pub struct MicroBatch {
     pub number: MicroBatchNumber,
     /// Bytes that backward needs of forward on this stage.
     pub bytes: u64,
+    /// Bytes needed only while it is computed, in one place for all micro-batches: a tape that is made again.
+    pub passing: u64,
     /// Whether it comes back; evaluations and samples only go forward, and nothing is kept of them.
     pub trains: bool,
     /// The jobs in it.
@@ -300,7 +302,7 @@ impl Pipeline {
         if !micro_batch.trains {
             return true;
         }
-        let held = self.held_bytes().saturating_add(micro_batch.bytes);
+        let held = bytes(self.held.iter().chain([micro_batch]));
         let warm_up = self.place.stages - self.place.stage;
         self.held.is_empty() || (held <= self.budget && self.held.len() < warm_up)
     }
@@ -310,10 +312,10 @@ impl Pipeline {
         shares.all(|share| self.steps.get(&share.slot) == Some(&share.step))
     }
 
-    /// Bytes of activations held.
+    /// Bytes of activations held, with what the largest needs while it is computed.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
-        self.held.iter().map(|micro_batch| micro_batch.bytes).sum()
+        bytes(self.held.iter())
     }
 
     /// Steps whose gradients are complete on this stage and that other stages may still lack.
@@ -362,4 +364,14 @@ impl Pipeline {
         debug_assert!(held <= 1 || self.held_bytes() <= self.budget, "PI-2");
         debug_assert!(held <= self.place.stages - self.place.stage, "PI-3");
     }
+}
+
+/// Bytes that these need when they are held together; one at a time is computed.
+fn bytes<'a>(held: impl Iterator<Item = &'a MicroBatch>) -> u64 {
+    let (mut kept, mut passing) = (0_u64, 0);
+    for micro_batch in held {
+        kept = kept.saturating_add(micro_batch.bytes);
+        passing = micro_batch.passing.max(passing);
+    }
+    kept.saturating_add(passing)
 }

@@ -8,6 +8,7 @@ mod bottleneck;
 pub mod cache;
 mod dropout;
 mod embed;
+pub mod footprint;
 mod gradient;
 mod in_flight;
 mod linear;

@@ -18,6 +18,7 @@
 //! | `artifact` | the store of artifacts: a folder or a bucket; feature `artifact` |
 //! | [`hexadecimal`] | bytes as lower-case digits |
 //! | [`random`] | counter-based randomness: nothing is drawn in an order |
+//! | [`recompute`] | layers whose activations are made again and not kept |
 //! | [`strict_json`] | JSON without a key twice |
 //! | [`strict_toml`] | TOML whose faults are told with the path of the key and the nearest valid name |
 //! | [`suggest`] | the valid name nearest to a wrong one |
@@ -36,6 +37,7 @@ pub mod model;
 pub mod net;
 pub mod plan;
 pub mod random;
+pub mod recompute;
 pub mod strict_json;
 pub mod strict_toml;
 pub mod suggest;

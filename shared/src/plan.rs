@@ -23,6 +23,8 @@ pub struct Seat {
     pub end_layer: u32,
     /// Most bytes of activations held at once.
     pub activation_budget: Bytes,
+    /// Of the layers held, the first so many keep only their input, and run forward again before their backward pass.
+    pub recomputed_layers: u32,
 }
 
 impl Seat {
@@ -30,6 +32,25 @@ impl Seat {
     #[must_use]
     pub fn layers(&self) -> Range<usize> {
         self.first_layer as usize..self.end_layer as usize
+    }
+
+    /// What no seat can be, whatever the backbone.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        let (first, end) = (self.first_layer, self.end_layer);
+        if first >= end {
+            return Some(format!(
+                "the seat of node {} has layers {first} to {end}: a stage holds at least one",
+                self.node
+            ));
+        }
+        let (held, again) = (end - first, self.recomputed_layers);
+        (again > held).then(|| {
+            format!(
+                "the seat of node {} recomputes {again} layers and holds {held}",
+                self.node
+            )
+        })
     }
 }
 
@@ -42,6 +63,21 @@ pub struct Replica {
     pub seats: Vec<Seat>,
     /// In the order of their ids.
     pub jobs: Vec<JobId>,
+}
+
+impl Replica {
+    /// Why no node can take this stage.
+    #[must_use]
+    pub fn fault(&self, stage: u32) -> Option<String> {
+        match self.seats.get(stage as usize) {
+            Some(seat) => seat.fault(),
+            None => Some(format!(
+                "replica {} has {} stages, and none of number {stage}",
+                self.number,
+                self.seats.len()
+            )),
+        }
+    }
 }
 
 /// The whole cluster at work.
@@ -61,5 +97,36 @@ impl Plan {
             let stage = replica.seats.iter().position(|seat| seat.node == *node)?;
             Some((replica, stage))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_seat_holds_layers_and_recomputes_no_more_than_these() {
+        let seat = |first_layer, end_layer, recomputed_layers| Seat {
+            node: NodeName::new("n1").unwrap(),
+            address: "127.0.0.1:1".into(),
+            first_layer,
+            end_layer,
+            activation_budget: Bytes(1),
+            recomputed_layers,
+        };
+        for again in [0, 1, 3] {
+            assert_eq!(seat(2, 5, again).fault(), None);
+        }
+        let many = seat(2, 5, 4).fault().unwrap();
+        assert!(
+            many.contains("n1 recomputes 4 layers and holds 3"),
+            "{many}"
+        );
+        for (first, end) in [(2, 2), (3, 2)] {
+            let none = seat(first, end, 0).fault().unwrap();
+            assert!(none.contains("at least one"), "{none}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use coordinator::life::placement::{Load, Stages, Weights};
 use coordinator::settings::{Backbone, Bounds, Layout, Limits, Settings};
 use shared::model::ModelShape;
 use shared::model::config::parse;
+use shared::recompute::Recompute;
 use shared::units::{Bytes, Micros};
 
 use crate::dice::Dice;
@@ -56,6 +57,7 @@ pub(crate) fn settings(dice: &mut Dice, nodes: u64) -> Settings {
             expect,
             settle: Micros::of_millis(3_000),
             activation_budget: Bytes(25),
+            recompute: Recompute::None,
         },
         limits: Limits {
             jobs_per_replica: dice.between(2, 6) as u32,

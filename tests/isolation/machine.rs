@@ -29,7 +29,7 @@ fn instruction_sets_and_threads_do_not_show() {
                 let cpu = Cpu::with_isa(threads, isa).unwrap();
                 let manner = Manner {
                     cpu,
-                    tokens_per_pass: 400,
+                    ..Manner::new(1, 400)
                 };
                 let records = together(&model, &plans, &manner);
                 for (name, record) in &records {

@@ -6,6 +6,7 @@
 //! | `company` | any neighbours, arrivals, passes and threads: the same bits as alone |
 //! | `machine` | any instruction set and any number of threads: the same bits |
 //! | `quarantine` | a job whose numbers break stops alone |
+//! | `recompute` | layers that run forward again: the same bits, and memory known before |
 //! | `head` | blocks without labels keep their place in the sums of the head |
 //! | `splits` | any split of a batch and any cut of passes: the same update |
 //! | `packing` | a sample's loss is its own, whatever lies beside it |
@@ -27,6 +28,7 @@ mod movement;
 mod packing;
 mod parity;
 mod quarantine;
+mod recompute;
 mod resume;
 mod run;
 mod sampling;

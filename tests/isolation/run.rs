@@ -18,6 +18,8 @@ pub(crate) struct Manner {
     pub(crate) cpu: Cpu,
     /// Most rows of a pass.
     pub(crate) tokens_per_pass: usize,
+    /// Layers that run forward again.
+    pub(crate) recomputed: usize,
 }
 
 /// What a job leaves behind.
@@ -37,12 +39,15 @@ impl Manner {
         Self {
             cpu: Cpu::new(threads).unwrap(),
             tokens_per_pass,
+            recomputed: 0,
         }
     }
 
     /// A session without jobs.
     pub(crate) fn session(&self, model: &Arc<Model>) -> Session {
-        Session::new(Arc::clone(model), self.cpu.clone(), self.tokens_per_pass)
+        let mut session = Session::new(Arc::clone(model), self.cpu.clone(), self.tokens_per_pass);
+        session.stage_mut().recompute(self.recomputed);
+        session
     }
 }
 

@@ -4,9 +4,11 @@
 //! | --- | --- |
 //! | `tiny`, `run` | models of several layers, and how jobs are run on one stage or more |
 //! | `methods` | every method alone and all together, on one to five stages |
+//! | `recompute` | layers that run forward again on any stage |
 //! | `mixes` | random jobs, passes, budgets and credits |
 //! | `broken` | a job whose numbers break is set aside on all stages, in its last good state |
 //! | `recovery` | killed, rebuilt on other stages, halted: the same final bits |
+//! | `drain` | steps that are planned and not begun are taken back |
 //! | `partial` | stages that open their own layers |
 //! | `texts` | sampled over stages |
 //! | `stalls` | what cannot go on says why |
@@ -15,9 +17,11 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod broken;
+mod drain;
 mod methods;
 mod mixes;
 mod partial;
+mod recompute;
 mod recovery;
 mod run;
 mod stalls;

@@ -32,11 +32,14 @@ proptest! {
         (tokens_per_pass, tokens_on_one) in (1..400usize, 1..400usize),
         (budget, credits) in (prop_oneof![Just(u64::MAX), 0..3_000_000u64], 1..4usize),
         ahead in 1..5usize,
+        recompute in proptest::sample::select(vec!["none", "1", "2", "all"]),
     ) {
         let model = tiny::model(family, tied);
         let one = on_one(&model, &plans, tokens_on_one);
         let patience = Duration::from_secs(120);
-        let manner = Manner { stages, threads, tokens_per_pass, budget, credits, ahead, patience };
+        let recompute = recompute.parse().unwrap();
+        let manner =
+            Manner { stages, threads, tokens_per_pass, budget, recompute, credits, ahead, patience };
         let many = on_stages(&model, &plans, &manner);
         assert_same(&one, &many, &plans, &format!("{manner:?}"));
     }

@@ -18,6 +18,7 @@ use gpu_actor::train::job_state::JobState;
 use gpu_actor::train::session::{Session, Standing, layout_of};
 use kernels::cpu::Cpu;
 use shared::ids::JobName;
+use shared::recompute::Recompute;
 use system_tests::plan::Plan;
 
 /// How a replica is run: none of it may show in any result.
@@ -31,6 +32,8 @@ pub(crate) struct Manner {
     pub(crate) tokens_per_pass: usize,
     /// Bytes of activations on a stage.
     pub(crate) budget: u64,
+    /// Layers of every stage that run forward again.
+    pub(crate) recompute: Recompute,
     /// Chunks a stage may be ahead.
     pub(crate) credits: usize,
     /// Rounds planned at once.
@@ -46,6 +49,7 @@ impl Manner {
             threads: 2,
             tokens_per_pass,
             budget: u64::MAX,
+            recompute: Recompute::None,
             credits: 2,
             ahead: 3,
             patience: Duration::from_secs(120),
@@ -56,6 +60,7 @@ impl Manner {
     pub(crate) fn start(&self, model: &Model, store: &Store) -> LocalReplica {
         let mut settings = LocalSettings::new(self.tokens_per_pass);
         settings.budget = self.budget;
+        settings.recompute = self.recompute;
         settings.credits = self.credits;
         settings.lead.ahead = self.ahead;
         settings.lead.least_rows = 16;

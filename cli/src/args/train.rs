@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use shared::recompute::Recompute;
 
 const DEMO: &str = "\
 Examples:
@@ -74,6 +75,9 @@ pub(crate) struct TrainArgs {
     /// Compute threads, instead of the file's [default: one per available core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
+    /// Layers whose activations are made again and not kept, instead of the file's: none, all or a number
+    #[arg(long, value_name = "LAYERS")]
+    pub(crate) recompute: Option<Recompute>,
     /// Checks jobs, data and memory, shows the plan and trains nothing
     #[arg(long)]
     pub(crate) check: bool,

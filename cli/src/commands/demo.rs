@@ -51,19 +51,19 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
         &cpu,
     )?;
     let prepared = prepare::prepare(&jobs, &backbone, &cpu, false, output)?;
-    let estimate = memory::predict(
+    let forecast = memory::predict(
         &backbone.model.shape,
         backbone.weight_bytes(),
         &prepared,
-        engine.tokens_per_pass,
+        &engine,
     );
-    memory::check(&estimate, engine.tokens_per_pass)?;
+    memory::check(&forecast, &engine)?;
     let separate_processes = memory::separate(
         &backbone.model.shape,
         backbone.weight_bytes(),
         engine.backbone == BackboneFormat::AsShipped,
         &prepared,
-        engine.tokens_per_pass,
+        &engine,
     );
     output.note(format!(
         "{} jobs on one copy of {}; asking each its question first",
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
                 model: path::absolute(store.resolve(&jobs.file.model, &jobs.model_folder)?)?,
                 tokens_per_pass: engine.tokens_per_pass,
                 threads: args.threads.unwrap_or(1),
-                memory: estimate.total(),
+                memory: forecast.estimate.total(),
             };
             scene.cluster(&prepared, &wishes)?
         }

@@ -70,7 +70,8 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
     if let Some(folder) = &args.output {
         jobs.output.clone_from(folder);
     }
-    let engine = jobs.file.engine.clone();
+    let mut engine = jobs.file.engine.clone();
+    engine.recompute = args.recompute.unwrap_or(engine.recompute);
     let cpu = backbone::cpu(args.threads.or(engine.threads))?;
     let store = Store::new(settings)?;
     let backbone = Backbone::open(
@@ -80,22 +81,29 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
         engine.backbone,
         &cpu,
     )?;
+    if let Some(problem) = engine.recompute.problem(backbone.model.shape.layers as u64) {
+        let place = match args.recompute {
+            Some(_) => "--recompute",
+            None => "engine.recompute",
+        };
+        return Err(Failure::new(Exit::BadInput, format!("{place}: {problem}")));
+    }
     let prepared = prepare::prepare(&jobs, &backbone, &cpu, args.check, output)?;
-    let estimate = memory::predict(
+    let forecast = memory::predict(
         &backbone.model.shape,
         backbone.weight_bytes(),
         &prepared,
-        engine.tokens_per_pass,
+        &engine,
     );
     show_plan(
         &jobs,
         &prepared,
-        estimate,
+        forecast.estimate,
         cpu.threads(),
         args.check,
         output,
     )?;
-    memory::check(&estimate, engine.tokens_per_pass)?;
+    memory::check(&forecast, &engine)?;
     for job in prepared.iter().filter(|job| !job.done) {
         job.place.probe()?;
     }
@@ -111,7 +119,7 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
     }
     // What was trained is saved; until here nothing is at stake.
     interrupt.after_steps();
-    let mut run = Run::new(&backbone, &cpu, engine.tokens_per_pass, prepared)?;
+    let mut run = Run::new(&backbone, &cpu, &engine, prepared)?;
     let exit = run.train(output, &interrupt)?;
     if exit == Exit::Interrupted {
         let file = render::shell_word(&args.jobs.display().to_string());

@@ -65,12 +65,12 @@ impl Scene<'_> {
     /// # Errors
     /// When the engine refuses a job, or something cannot be saved.
     pub(crate) fn alone(&self, prepared: Vec<Prepared>) -> Result<Trained, Failure> {
-        let tokens_per_pass = self.jobs.file.engine.tokens_per_pass;
+        let engine = &self.jobs.file.engine;
         self.output.note(format!(
             "training in this process, {} threads",
             self.cpu.threads()
         ));
-        let mut run = Run::new(self.backbone, self.cpu, tokens_per_pass, prepared)?;
+        let mut run = Run::new(self.backbone, self.cpu, engine, prepared)?;
         let exit = run.train(self.output, self.interrupt)?;
         if exit == Exit::Interrupted {
             let file = self.folder.join(kit::JOBS).display().to_string();

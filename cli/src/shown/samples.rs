@@ -64,6 +64,7 @@ pub(crate) fn cluster() -> ClusterView {
         first_layer,
         end_layer,
         activation_budget: Bytes(1),
+        recomputed_layers: 0,
     };
     ClusterView {
         name: "local".into(),

@@ -2,7 +2,9 @@
 
 use gpu_actor::train::memory::{self, Estimate};
 use gpu_actor::train::progress;
+use shared::job::EngineSpec;
 use shared::model::ModelShape;
+use shared::recompute::Recompute;
 
 use super::prepare::Prepared;
 use crate::exit::{Exit, Failure};
@@ -12,19 +14,33 @@ use crate::render;
 /// The program itself: code, tokenizer, token rows, thread stacks.
 const PROGRAM: u64 = 64 << 20;
 
+/// What a run will need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Forecast {
+    /// As it is asked for.
+    pub(crate) estimate: Estimate,
+    /// If every layer recomputed.
+    pub(crate) recomputed: Estimate,
+}
+
 /// Predicts a run of the jobs that are not done, on a backbone of so many bytes.
 pub(crate) fn predict(
     shape: &ModelShape,
     backbone: u64,
     jobs: &[Prepared],
-    tokens_per_pass: usize,
-) -> Estimate {
+    engine: &EngineSpec,
+) -> Forecast {
     let active = || jobs.iter().filter(|job| !job.done);
     let pairs: Vec<_> = active()
         .map(|job| (job.spec(), job.ready.layout.as_ref()))
         .collect();
     let longest = active().map(Prepared::longest_row).max().unwrap_or(0);
-    memory::predict(shape, backbone, &pairs, tokens_per_pass, longest)
+    let rows = engine.tokens_per_pass;
+    let with = |recompute| memory::predict(shape, backbone, &pairs, rows, longest, recompute);
+    Forecast {
+        estimate: with(engine.recompute),
+        recomputed: with(Recompute::All),
+    }
 }
 
 /// Bytes of the same jobs in one process each: every one has its own program and pass, sized for its own steps.
@@ -35,16 +51,17 @@ pub(crate) fn separate(
     backbone: u64,
     mapped: bool,
     jobs: &[Prepared],
-    tokens_per_pass: usize,
+    engine: &EngineSpec,
 ) -> u64 {
     let one = |job: &Prepared| {
         let samples = progress::samples_per_step(&job.spec().train);
         let rows = samples
             .saturating_mul(job.longest_row())
-            .min(tokens_per_pass);
+            .min(engine.tokens_per_pass);
         let pair = [(job.spec(), job.ready.layout.as_ref())];
         let own = if mapped { 0 } else { backbone };
-        memory::predict(shape, own, &pair, rows, job.longest_row()).total() + PROGRAM
+        let (longest, recompute) = (job.longest_row(), engine.recompute);
+        memory::predict(shape, own, &pair, rows, longest, recompute).total() + PROGRAM
     };
     let common = if mapped { backbone } else { 0 };
     common + jobs.iter().map(one).sum::<u64>()
@@ -54,20 +71,17 @@ pub(crate) fn separate(
 ///
 /// # Errors
 /// [`Exit::WouldNotFit`] with the numbers and what to change.
-pub(crate) fn check(estimate: &Estimate, tokens_per_pass: usize) -> Result<(), Failure> {
+pub(crate) fn check(forecast: &Forecast, engine: &EngineSpec) -> Result<(), Failure> {
     let Some(mut available) = machine::available() else {
         return Ok(());
     };
     // What this process holds by now is part of the estimate.
     available.bytes += machine::memory().map_or(0, |memory| memory.anonymous);
-    judge(estimate, tokens_per_pass, &available)
+    judge(forecast, engine, &available)
 }
 
-fn judge(
-    estimate: &Estimate,
-    tokens_per_pass: usize,
-    available: &Available,
-) -> Result<(), Failure> {
+fn judge(forecast: &Forecast, engine: &EngineSpec, available: &Available) -> Result<(), Failure> {
+    let estimate = &forecast.estimate;
     let needed = estimate.total() + PROGRAM;
     if needed <= available.bytes {
         return Ok(());
@@ -83,14 +97,27 @@ fn judge(
         available.bound
     );
     let failure = Failure::new(Exit::WouldNotFit, message);
-    Err(if pass > estimate.adapters {
-        failure
-            .hint(format!(
-                "lower engine.tokens_per_pass (now {tokens_per_pass}): it changes no result"
-            ))
-            .hint("a sample longer than that gets a pass of its own: lower data.max_length")
+    if pass <= estimate.adapters {
+        let ranks = "lower the ranks, or train the jobs in two files, one after the other";
+        return Err(failure.hint(ranks));
+    }
+    let tokens = engine.tokens_per_pass;
+    let failure = failure
+        .hint(format!(
+            "lower engine.tokens_per_pass (now {tokens}): it changes no result"
+        ))
+        .hint("a sample longer than that gets a pass of its own: lower data.max_length");
+    let recomputed = forecast.recomputed.tape + forecast.recomputed.buffers;
+    Err(if recomputed < pass {
+        failure.hint(format!(
+            "give --recompute all, or engine.recompute = \"all\" (now {}): a pass then needs about {}, the run in \
+             all {}; it takes up to a third more time, and changes no result",
+            engine.recompute,
+            render::bytes(recomputed),
+            render::bytes(forecast.recomputed.total() + PROGRAM)
+        ))
     } else {
-        failure.hint("lower the ranks, or train the jobs in two files, one after the other")
+        failure
     })
 }
 
@@ -106,16 +133,28 @@ mod tests {
             bytes: 1 << 30,
             bound: "limit of the control group",
         };
+        let engine = EngineSpec::default();
         let small = Estimate {
             backbone: 100 << 20,
             ..Estimate::default()
         };
-        assert!(judge(&small, 512, &available).is_ok());
+        let judge = |estimate: Estimate, recomputed: Estimate| {
+            let forecast = Forecast {
+                estimate,
+                recomputed,
+            };
+            judge(&forecast, &engine, &available)
+        };
+        assert!(judge(small, small).is_ok());
         let wide = Estimate {
             tape: 2 << 30,
             ..small
         };
-        let failure = judge(&wide, 512, &available).unwrap_err();
+        let narrow = Estimate {
+            tape: 300 << 20,
+            ..small
+        };
+        let failure = judge(wide, narrow).unwrap_err();
         assert_eq!(failure.exit, Exit::WouldNotFit);
         let text = failure.message();
         assert!(
@@ -123,10 +162,20 @@ mod tests {
             "{text}"
         );
         assert!(failure.hints[0].contains("tokens_per_pass (now 512)"));
+        let again = &failure.hints[2];
+        assert!(
+            again.contains("--recompute all")
+                && again.contains("(now none)")
+                && again.contains("needs about 300.0 MiB, the run in all 464.0 MiB"),
+            "{again}"
+        );
+        // It is named only where it helps, and then the run fits.
+        assert_eq!(judge(wide, wide).unwrap_err().hints.len(), 2);
+        assert!(judge(narrow, narrow).is_ok());
         let many = Estimate {
             adapters: 2 << 30,
             ..small
         };
-        assert!(judge(&many, 512, &available).unwrap_err().hints[0].contains("ranks"));
+        assert!(judge(many, many).unwrap_err().hints[0].contains("ranks"));
     }
 }

@@ -7,6 +7,7 @@ use gpu_actor::train::session::{Session, Standing};
 use kernels::cpu::Cpu;
 use serde::Serialize;
 use shared::ids::JobName;
+use shared::job::EngineSpec;
 
 use super::board::Board;
 use super::keep;
@@ -51,10 +52,13 @@ impl Run {
     pub(crate) fn new(
         backbone: &Backbone,
         cpu: &Cpu,
-        tokens_per_pass: usize,
+        engine: &EngineSpec,
         mut jobs: Vec<Prepared>,
     ) -> Result<Self, Failure> {
-        let mut session = Session::new(backbone.model.clone(), cpu.clone(), tokens_per_pass);
+        let model = &backbone.model;
+        let mut session = Session::new(model.clone(), cpu.clone(), engine.tokens_per_pass);
+        let recomputed = engine.recompute.of(model.shape.layers);
+        session.stage_mut().recompute(recomputed);
         for job in jobs.iter_mut().filter(|job| !job.done) {
             session.admit_prepared(&job.ready).or_exit(Exit::BadInput)?;
             if job.lock.is_none() && !job.known {

@@ -218,7 +218,12 @@ fn what_would_not_fit_is_refused_before_it_starts() {
         "the run needs about",
         "are available",
         "tokens_per_pass (now 16000000)",
+        "--recompute all",
     ]);
+    // With all layers made again there is nothing left to recompute.
+    let again = sandbox.run(&["train", "jobs.toml", "--recompute", "all"]);
+    let told = again.ended_with(5).err;
+    assert!(!told.contains("--recompute"), "{told}");
     assert!(sandbox.names("adapters").is_empty());
 }
 

@@ -24,6 +24,7 @@ use std::ops::Range;
 
 use shared::ids::NodeName;
 use shared::plan::Seat;
+use shared::recompute::Recompute;
 use shared::units::Bytes;
 use thiserror::Error;
 
@@ -98,6 +99,8 @@ pub struct Snapshot<'a> {
     pub replicas: u32,
     /// Most bytes of activations held by a stage.
     pub activation_budget: Bytes,
+    /// Layers of a stage that keep no activations.
+    pub recompute: Recompute,
 }
 
 /// Why there is no plan.
@@ -168,6 +171,7 @@ impl Snapshot<'_> {
             first_layer: layers.start as u32,
             end_layer: layers.end as u32,
             activation_budget: self.activation_budget,
+            recomputed_layers: self.recompute.of(layers.len()) as u32,
         }
     }
 

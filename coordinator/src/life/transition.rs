@@ -1,7 +1,7 @@
 //! From the plan in force to another: prepare, drain, and then it is in force.
 //!
-//! New seats are opened while the old ones work; then the first stages of the replicas that change end their round and
-//! make it durable; then the plan is in force, which is the one instant that the journal decides. Up to it, the move
+//! New seats are opened while the old ones work; then the first stages of the replicas that change end the steps they have
+//! begun and make them durable; then the plan is in force, which is the one instant that the journal decides. Up to it, the move
 //! can be called off, and all goes on as before. After it, each replica that changed settles for itself
 //! ([`Settling`]): all seats hold, and jobs are admitted. A recovery is the same without a drain, as there is nothing
 //! left that could be drained.

@@ -9,7 +9,6 @@ use std::thread;
 use kernels::cpu::Cpu;
 use shared::ids::NodeName;
 use shared::model::ModelShape;
-use shared::units::Bytes;
 use tokio::sync::mpsc;
 
 use super::leading::{self, Surroundings};
@@ -151,9 +150,10 @@ impl Holder {
             stage: post.stage as usize,
             stages: post.replica.seats.len(),
         };
-        let Bytes(budget) = post.replica.seats[post.stage as usize].activation_budget;
+        let given = &post.replica.seats[post.stage as usize];
         let seat = Seat {
-            budget,
+            budget: given.activation_budget.0,
+            recomputed: given.recomputed_layers as usize,
             patience: settings.stall_patience,
             ..Seat::new(place, post.epoch.0)
         };

@@ -16,6 +16,7 @@ fn replica(nodes: &[&str]) -> Replica {
         first_layer: stage as u32,
         end_layer: stage as u32 + 1,
         activation_budget: Bytes(1 << 20),
+        recomputed_layers: 0,
     };
     Replica {
         number: 0,
@@ -235,4 +236,51 @@ fn without_a_coordinator_only_the_newest_steps_are_kept() {
         3,
         "two newest steps and what is durable"
     );
+}
+
+#[test]
+fn a_seat_that_cannot_be_is_refused_and_nothing_is_opened_or_taken() {
+    let mut duty = duty();
+    duty.step(Event::Connected);
+    let epoch = PlanEpoch(1);
+    let mut odd = replica(&["n0", "n1"]);
+    odd.seats[0].recomputed_layers = 2;
+    for (stage, said) in [(0, "recomputes 2 layers and holds 1"), (2, "2 stages")] {
+        let (replica, again) = (odd.clone(), odd.clone());
+        let told = duty.step(order(
+            1,
+            Order::Prepare {
+                epoch,
+                replica,
+                stage,
+            },
+        ));
+        let [
+            Effect::Tell(Notice::Prepared {
+                outcome: Err(why), ..
+            }),
+        ] = &told[..]
+        else {
+            panic!("{told:?}");
+        };
+        assert!(why.contains(said), "{why}");
+        let told = duty.step(order(
+            1,
+            Order::Hold {
+                epoch,
+                replica: again,
+                stage,
+            },
+        ));
+        let [
+            Effect::Tell(Notice::Holding {
+                outcome: Err(why), ..
+            }),
+        ] = &told[..]
+        else {
+            panic!("{told:?}");
+        };
+        assert!(why.contains(said), "{why}");
+    }
+    assert_eq!(duty.epoch(), None);
 }

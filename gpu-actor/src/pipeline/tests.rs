@@ -164,6 +164,7 @@ fn micro_batches(lengths: &[(usize, usize, u64)]) -> Vec<MicroBatch> {
             list.push(MicroBatch {
                 number: list.len() as u64,
                 bytes,
+                passing: 2 * bytes % 7,
                 trains: count > 0,
                 shares: vec![share],
             });
@@ -229,7 +230,9 @@ fn holds_invariants(
                     continue;
                 }
                 held.push(number);
-                let bytes: u64 = held.iter().map(|&number| plan[number as usize].bytes).sum();
+                let held_ones = || held.iter().map(|&number| &plan[number as usize]);
+                let passing = held_ones().map(|m| m.passing).max().unwrap_or(0);
+                let bytes = held_ones().map(|m| m.bytes).sum::<u64>() + passing;
                 prop_assert!(held.len() == 1 || bytes <= budget, "PI-2");
                 prop_assert!(held.len() <= warm_up, "PI-3");
             }
@@ -343,4 +346,37 @@ fn a_stall_names_what_is_missing() {
     stage.step(Event::Gradient(0)).unwrap();
     stage.step(Event::Done).unwrap();
     assert_eq!(stage.waits_for(), Lack::Agreement(0, 0));
+}
+
+/// What is made again is needed once, however many micro-batches are held: two fit where one filled the budget.
+#[test]
+fn a_tape_that_is_made_again_counts_once_pi_2() {
+    let held = |bytes, passing| {
+        let place = Place {
+            stage: 0,
+            stages: 3,
+        };
+        let mut pipeline = Pipeline::new(place, 150);
+        for number in 0..3 {
+            let shares = Vec::new();
+            let planned = Event::Planned(MicroBatch {
+                number,
+                bytes,
+                passing,
+                trains: true,
+                shares,
+            });
+            pipeline.step(planned).unwrap();
+        }
+        let mut held = 1;
+        while let Some(Work::Forward(_)) = pipeline.step(Event::Done).unwrap() {
+            held += 1;
+        }
+        (held, pipeline.held_bytes())
+    };
+    assert_eq!(held(100, 0), (1, 100));
+    assert_eq!(held(30, 80), (2, 140));
+    assert_eq!(held(20, 80), (3, 140));
+    // A single one is let in whatever it needs.
+    assert_eq!(held(200, 50), (1, 250));
 }

@@ -196,19 +196,19 @@ impl Lead {
         self.tend()
     }
 
-    /// Takes what arrived and goes on with what is planned as far as nothing must be waited for; for times without
-    /// rounds.
+    /// Takes what arrived; for times without rounds. With rounds under way it does one piece of work and returns, so that
+    /// an order is heard between two pieces, and not behind all that is planned.
     ///
     /// # Errors
     /// When the replica cannot go on.
     pub fn tend(&mut self) -> Result<Vec<ReplicaEvent>, ReplicaError> {
-        while self.session.engine_mut().turn_over()? {}
+        while self.session.engine_mut().turn_over()? && !self.session.is_under_way() {}
         self.note_stored()?;
         Ok(std::mem::take(&mut self.events))
     }
 
-    /// Finishes what is planned, makes the state of every job durable, and starts nothing more until a round is asked
-    /// for.
+    /// Ends the steps that are begun, takes back those that are only planned, makes the state of every job durable, and
+    /// starts nothing more until a round is asked for.
     ///
     /// # Errors
     /// When the replica cannot go on.

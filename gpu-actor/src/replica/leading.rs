@@ -19,6 +19,7 @@ use crate::train::tally::Tally;
 use shared::ids::JobName;
 
 mod listen;
+mod withdraw;
 
 /// A job in a turn.
 #[derive(Debug, Default)]
@@ -353,6 +354,10 @@ impl Engine for Leading {
             self.enqueue(Some(number), pass.clone(), batch, goals);
         }
         Ok(number)
+    }
+
+    fn withdraw(&mut self) -> Vec<(Slot, u64)> {
+        self.take_back().into_iter().collect()
     }
 
     fn finish(&mut self, turn: TurnNumber) -> Result<Vec<Finding>, ReplicaError> {

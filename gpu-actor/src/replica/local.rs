@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use kernels::cpu::Cpu;
+use shared::recompute::Recompute;
 
 use super::error::ReplicaError;
 use super::follower::{Ended, Follower};
@@ -31,6 +32,8 @@ pub struct LocalSettings {
     pub lead: LeadSettings,
     /// Most bytes of activations on a stage.
     pub budget: u64,
+    /// Layers of every stage that keep no activations.
+    pub recompute: Recompute,
     /// Chunks that a stage may be ahead of its neighbour.
     pub credits: usize,
     /// How long nothing may move before a stage says what it waits for.
@@ -44,6 +47,7 @@ impl LocalSettings {
         Self {
             lead: LeadSettings::new(tokens_per_pass),
             budget: u64::MAX,
+            recompute: Recompute::None,
             credits: 2,
             patience: Duration::from_secs(60),
         }
@@ -101,6 +105,7 @@ impl LocalReplica {
             let keeper = keeper.map_err(|source| ReplicaError::Thread { stage, source })?;
             let seat = Seat {
                 budget: settings.budget,
+                recomputed: settings.recompute.of(span.len()),
                 patience: settings.patience,
                 turn: turn.clone(),
                 ..Seat::new(Place { stage, stages }, 1)

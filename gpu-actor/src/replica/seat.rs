@@ -20,6 +20,8 @@ pub struct Seat {
     pub epoch: u64,
     /// Most bytes of activations held.
     pub budget: u64,
+    /// Layers, from the first held, that keep no activations and run forward again.
+    pub recomputed: usize,
     /// How long nothing may move, while there is work, before the stage says what it waits for. Longer than the longest
     /// pass of any stage.
     pub patience: Duration,
@@ -35,6 +37,7 @@ impl Seat {
             place,
             epoch,
             budget: u64::MAX,
+            recomputed: 0,
             patience: Duration::from_secs(60),
             turn: None,
         }

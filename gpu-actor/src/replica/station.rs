@@ -108,7 +108,8 @@ impl Drop for Station {
 }
 
 impl Station {
-    pub(super) fn new(stage: Stage, seat: Seat, ports: Ports) -> Self {
+    pub(super) fn new(mut stage: Stage, seat: Seat, ports: Ports) -> Self {
+        stage.recompute(seat.recomputed);
         Self {
             pipeline: Pipeline::new(seat.place, seat.budget),
             council: Council::new(seat.place),

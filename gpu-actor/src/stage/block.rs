@@ -18,7 +18,8 @@ use super::pass::{Bank, Pass};
 use super::tape::{LayerTape, Work};
 use super::timing::Operator;
 
-/// Computes a block in place on `hidden` `(rows, hidden)`, writing the tape.
+/// Computes a block in place on `hidden` `(rows, hidden)`, writing the tape. In a pass that only fills the tape once
+/// more, the last product is left out where no method keeps something of it: `hidden` is then of no use.
 pub(super) fn forward(
     pass: &Pass<'_>,
     bank: &Bank,
@@ -81,6 +82,16 @@ pub(super) fn forward(
     let mut outputs = [(Projection::Gate, gate), (Projection::Up, up)];
     linear::forward(pass, bank, layer, &work.normed, &mut outputs, sites);
     swiglu::forward(pass.cpu, &tape.gate, &tape.up, &mut work.act);
+    if pass.again && !bottleneck::reads_output(pass, bank, layer) {
+        let site = &mut tape.sites[Projection::Down as usize];
+        if linear::refill(pass, bank, layer, Projection::Down, &work.act, site) {
+            // A parallel bottleneck keeps what it makes of the normed input; that it adds to an old output is no matter.
+            let tape_b = &mut tape.feed_forward_bottleneck;
+            let (normed, y) = (&work.normed, &mut work.sub_output);
+            bottleneck::forward(pass, bank, layer, Half::FeedForward, normed, y, tape_b);
+            return;
+        }
+    }
     let mut outputs = [(Projection::Down, &mut work.sub_output)];
     linear::forward(pass, bank, layer, &work.act, &mut outputs, &mut tape.sites);
     let tape_b = &mut tape.feed_forward_bottleneck;

@@ -40,6 +40,15 @@ fn site<'a>(
     Some((adapter, site?))
 }
 
+/// Whether an adapter behind a layer's feed-forward half is fed by its output.
+pub(super) fn reads_output(pass: &Pass<'_>, bank: &Bank, layer: usize) -> bool {
+    let mut jobs = pass.batch.jobs.iter();
+    jobs.any(|job| {
+        let found = site(bank, job, layer, Half::FeedForward);
+        found.is_some_and(|(_, site)| !site.parallel)
+    })
+}
+
 fn activation(f: NonLinearity) -> Activation {
     match f {
         NonLinearity::Relu => Activation::Relu,

@@ -44,6 +44,11 @@ impl InFlight {
         self.free.pop().unwrap_or_else(fresh)
     }
 
+    /// Whether no micro-batch is between its two passes.
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
     /// Takes a tape back.
     pub(super) fn reuse(&mut self, tape: Vec<LayerTape>) {
         self.free.push(tape);

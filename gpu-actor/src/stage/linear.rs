@@ -131,6 +131,33 @@ pub(super) fn forward(
     }
 }
 
+/// Fills the tape of a product whose output nobody wants; false, and nothing done, when a method keeps that output.
+pub(super) fn refill(
+    pass: &Pass<'_>,
+    bank: &Bank,
+    layer: usize,
+    p: Projection,
+    x: &[f32],
+    tape: &mut SiteTape,
+) -> bool {
+    let mut jobs = pass.batch.jobs.iter();
+    let keeps = |job| match site(bank, job, layer, p) {
+        Some((_, LinearSite::ScaleOutput(_))) => true,
+        Some((_, LinearSite::LowRank { magnitude, .. })) => magnitude.is_some(),
+        _ => false,
+    };
+    if jobs.any(keeps) {
+        return false;
+    }
+    tape.outputs.clear();
+    let width = pass.weights(layer).projection(p).cols();
+    let pairs = pairs(pass, bank, layer, p);
+    pass.time(Operator::Adapters, || {
+        shrink(pass, bank, &pairs, (x, width), tape)
+    });
+    true
+}
+
 /// Adds what each job's method adds, and the backbone's bias.
 fn aggregate(
     pass: &Pass<'_>,
@@ -280,6 +307,22 @@ fn low_rank(
     tape: &mut SiteTape,
 ) {
     let pairs = pairs(pass, bank, layer, p);
+    shrink(pass, bank, &pairs, (x, width), tape);
+    if pairs.is_empty() {
+        return;
+    }
+    let ups: Vec<Part<'_>> = pairs.iter().map(|pair| pair.up(bank)).collect();
+    thin::grow(pass.cpu, &ups, &tape.low, y, out);
+}
+
+/// low = A drop(x) of every pair.
+fn shrink(
+    pass: &Pass<'_>,
+    bank: &Bank,
+    pairs: &[Pair<'_>],
+    (x, width): (&[f32], usize),
+    tape: &mut SiteTape,
+) {
     let total = pairs
         .iter()
         .map(|pair| pair.job.rows.len() * pair.rank)
@@ -300,8 +343,6 @@ fn low_rank(
         let part = pair.down(bank, 0..pair.job.rows.len(), 0);
         thin::shrink(pass.cpu, &[part], &input, width, low);
     }
-    let ups: Vec<Part<'_>> = pairs.iter().map(|pair| pair.up(bank)).collect();
-    thin::grow(pass.cpu, &ups, &tape.low, y, out);
 }
 
 /// The job's rows of the input with dropout applied, `(rows, in)`.

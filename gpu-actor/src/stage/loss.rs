@@ -32,6 +32,11 @@ pub(super) struct Labelled {
 }
 
 impl Labelled {
+    /// Bytes of each labelled row, when training.
+    pub(super) fn bytes_per_row(hidden: usize) -> u64 {
+        (size_of::<usize>() + size_of::<bool>() + (1 + hidden) * size_of::<f32>()) as u64
+    }
+
     /// Bytes in use.
     pub(super) fn bytes(&self) -> u64 {
         let rows = size_of_val(&self.rows[..]) + size_of_val(&self.correct[..]);

@@ -68,13 +68,23 @@ impl fmt::Display for Origin {
     }
 }
 
+/// What a pass over blocks left of its rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trail<'a> {
+    /// Number of the first block.
+    pub(super) first: usize,
+    /// By block; empty when nothing was kept. A block that recomputes kept its input only.
+    pub(super) tape: &'a [LayerTape],
+    /// What the last block that recomputes has written.
+    pub(super) last: &'a LayerTape,
+}
+
 impl JobOutcome {
-    /// Of every job of a batch, from its labelled rows and the pass's tape over blocks of `width`, the first of which
-    /// has this number.
+    /// Of every job of a batch, from its labelled rows and what the pass left over blocks of `width`.
     pub(super) fn all(
         batch: &Batch,
         labelled: &Labelled,
-        tape: (usize, &[LayerTape]),
+        trail: Trail<'_>,
         width: usize,
     ) -> Vec<Self> {
         let mut at = 0;
@@ -87,7 +97,7 @@ impl JobOutcome {
                     .count();
             let mine = at..end;
             at = end;
-            list.push(Self::of(batch, index, labelled, mine, tape, width));
+            list.push(Self::of(batch, index, labelled, mine, trail, width));
         }
         list
     }
@@ -97,7 +107,7 @@ impl JobOutcome {
         index: usize,
         labelled: &Labelled,
         mine: Range<usize>,
-        tape: (usize, &[LayerTape]),
+        trail: Trail<'_>,
         width: usize,
     ) -> Self {
         let job = &batch.jobs[index];
@@ -120,7 +130,7 @@ impl JobOutcome {
             sequences[sequence].tokens += 1;
             correct += u64::from(labelled.correct[i]);
             if !loss.is_finite() && bad.is_none() {
-                let origin = (!tape.1.is_empty()).then(|| origin(tape, row, width));
+                let origin = (!trail.tape.is_empty()).then(|| origin(trail, row, width));
                 let (number, start) = (own[sequence].number, own[sequence].rows.start);
                 bad = Some(BadRow {
                     sequence: number,
@@ -139,14 +149,14 @@ impl JobOutcome {
     }
 }
 
-/// The first place of a row that is not finite, from the tape of a pass, whose first block has this number.
-fn origin((first, tape): (usize, &[LayerTape]), row: usize, width: usize) -> Origin {
+/// The first place of a row that is not finite.
+fn origin(trail: Trail<'_>, row: usize, width: usize) -> Origin {
     let bad = |values: &[f32]| {
         let cells = values[row * width..].iter().take(width);
         cells.into_iter().any(|cell| !cell.is_finite())
     };
-    for (at, tape) in tape.iter().enumerate() {
-        let layer = first + at;
+    for (at, tape) in trail.tape.iter().enumerate() {
+        let layer = trail.first + at;
         if bad(&tape.residual) {
             return match (at, layer) {
                 (0, 0) => Origin::Embedding,
@@ -154,7 +164,13 @@ fn origin((first, tape): (usize, &[LayerTape]), row: usize, width: usize) -> Ori
                 _ => Origin::Layer(layer - 1),
             };
         }
-        if bad(&tape.middle) {
+        // Where it was not kept, the input of the next block tells the same; of the last one it is still there.
+        let middle = match (tape.middle.is_empty(), at + 1 == trail.tape.len()) {
+            (false, _) => &tape.middle,
+            (true, true) => &trail.last.middle,
+            (true, false) => continue,
+        };
+        if bad(middle) {
             return Origin::Layer(layer);
         }
     }

@@ -17,6 +17,8 @@ pub(super) struct Pass<'a> {
     pub(super) table: &'a RopeTable,
     /// Whether dropout applies and the tape is written for backward.
     pub(super) training: bool,
+    /// Whether forward only fills a tape once more: outputs of blocks are of no use then.
+    pub(super) again: bool,
     pub(super) meter: &'a Meter,
 }
 

@@ -11,7 +11,7 @@ use super::cache::KeyValueCache;
 use super::embed;
 use super::in_flight::Kept;
 use super::loss::{self, Labelled};
-use super::outcome::JobOutcome;
+use super::outcome::{JobOutcome, Trail};
 use super::pass::Pass;
 use super::step::Stage;
 use super::tape::{LayerTape, Work};
@@ -39,11 +39,11 @@ impl Stage {
         );
         self.within(|stage| {
             let mut tape = stage.in_flight.tape();
-            let hidden = stage.blocks(batch, None, true, None, &mut tape);
+            let hidden = stage.blocks(batch, None, true, None, Some(&mut tape));
             let labelled = stage.losses(batch, true, &hidden);
+            let outcomes = stage.outcomes(batch, &labelled, &tape);
             stage.seed(batch, &labelled);
             stage.reverse(batch, &mut tape);
-            let outcomes = stage.outcomes(batch, &labelled, &tape);
             stage.in_flight.reuse(tape);
             outcomes
         })
@@ -83,7 +83,7 @@ impl Stage {
     pub fn forward(&mut self, number: u64, batch: Arc<Batch>, input: Option<Vec<f32>>) -> Passed {
         self.within(|stage| {
             let mut tape = stage.in_flight.tape();
-            let hidden = stage.blocks(&batch, input, true, None, &mut tape);
+            let hidden = stage.blocks(&batch, input, true, None, Some(&mut tape));
             let labelled = stage.is_last().then(|| stage.losses(&batch, true, &hidden));
             let passed = match &labelled {
                 Some(labelled) => Passed::Outcomes(stage.outcomes(&batch, labelled, &tape)),
@@ -138,23 +138,21 @@ impl Stage {
     /// When the input is missing, superfluous or of another size.
     pub fn measure_rows(&mut self, batch: &Batch, input: Option<Vec<f32>>) -> Passed {
         self.within(|stage| {
-            let mut tape = stage.in_flight.tape();
             let again = input.clone().filter(|_| stage.is_last());
-            let hidden = stage.blocks(batch, input, false, None, &mut tape[..1]);
-            let passed = if stage.is_last() {
-                let labelled = stage.losses(batch, false, &hidden);
-                let mut outcomes = stage.outcomes(batch, &labelled, &[]);
-                if outcomes.iter().any(|outcome| outcome.bad.is_some()) {
-                    // Once more with a whole tape, to tell the layer.
-                    stage.blocks(batch, again, false, None, &mut tape);
-                    outcomes = stage.outcomes(batch, &labelled, &tape);
-                }
-                Passed::Outcomes(outcomes)
-            } else {
-                Passed::Hidden(hidden)
-            };
-            stage.in_flight.reuse(tape);
-            passed
+            let hidden = stage.blocks(batch, input, false, None, None);
+            if !stage.is_last() {
+                return Passed::Hidden(hidden);
+            }
+            let labelled = stage.losses(batch, false, &hidden);
+            let mut outcomes = stage.outcomes(batch, &labelled, &[]);
+            if outcomes.iter().any(|outcome| outcome.bad.is_some()) {
+                // Once more with a tape of every layer, to tell the one.
+                let mut tape = stage.in_flight.tape();
+                stage.blocks(batch, again, false, None, Some(&mut tape));
+                outcomes = stage.outcomes(batch, &labelled, &tape);
+                stage.in_flight.reuse(tape);
+            }
+            Passed::Outcomes(outcomes)
         })
     }
 
@@ -171,9 +169,7 @@ impl Stage {
         caches: Option<&mut [KeyValueCache]>,
     ) -> Vec<f32> {
         self.within(|stage| {
-            let mut tape = stage.in_flight.tape();
-            let hidden = stage.blocks(batch, input, false, caches, &mut tape[..1]);
-            stage.in_flight.reuse(tape);
+            let hidden = stage.blocks(batch, input, false, caches, None);
             if !stage.is_last() {
                 return hidden;
             }
@@ -198,15 +194,22 @@ impl Stage {
         self.in_flight.bytes()
     }
 
-    /// Output of the last block held, `(rows, hidden)`.
+    /// Bytes of the tape that layers which recompute share, as the last pass left it.
+    #[must_use]
+    pub fn passing_bytes(&self) -> u64 {
+        self.work.passing.bytes()
+    }
+
+    /// Output of the last block held, `(rows, hidden)`. Without a tape nothing is kept.
     pub(super) fn blocks(
         &mut self,
         batch: &Batch,
         input: Option<Vec<f32>>,
         training: bool,
         mut caches: Option<&mut [KeyValueCache]>,
-        tape: &mut [LayerTape],
+        mut tape: Option<&mut [LayerTape]>,
     ) -> Vec<f32> {
+        let recomputed = self.recomputed;
         let shape = &self.model.shape;
         self.table.ensure(batch.reach());
         self.work.resize(batch.rows(), shape);
@@ -220,16 +223,23 @@ impl Stage {
             _ => panic!("the first stage, and only it, embeds"),
         };
         let (pass, bank, work) = self.parts(batch, training);
+        let mut passing = std::mem::take(&mut work.passing);
         for (index, layer) in pass.model.span().enumerate() {
-            // Without backward the tape of one layer serves them all.
-            let kept = index.min(tape.len() - 1);
-            let tape = &mut tape[kept];
-            tape.resize(batch.rows(), &pass.model.shape);
+            let mut own = tape.as_deref_mut().map(|tape| &mut tape[index]);
+            let whole = own.as_deref_mut().filter(|_| index >= recomputed);
+            let stays = whole.is_some();
+            let written = whole.unwrap_or(&mut passing);
+            written.resize(batch.rows(), &pass.model.shape);
             let caches = caches.as_deref_mut();
             pass.time(Operator::Elementwise, || {
-                block::forward(&pass, bank, layer, &mut hidden, tape, work, caches)
+                block::forward(&pass, bank, layer, &mut hidden, written, work, caches)
             });
+            if let Some(own) = own.filter(|_| !stays) {
+                // The input stays, all else is made again.
+                std::mem::swap(&mut own.residual, &mut passing.residual);
+            }
         }
+        work.passing = passing;
         hidden
     }
 
@@ -252,7 +262,7 @@ impl Stage {
     /// Turns the gradient of the last block's output, in `work.d_hidden`, into that of the first one's input, if
     /// anything below needs it, and closes the gradients of jobs whose step ends here.
     fn reverse(&mut self, batch: &Batch, tape: &mut [LayerTape]) {
-        let first = self.is_first();
+        let (first, recomputed) = (self.is_first(), self.recomputed);
         let (pass, bank, work) = self.parts(batch, true);
         let span = pass.model.span();
         let prompted = first
@@ -260,12 +270,26 @@ impl Stage {
                 let adapter = bank[job.slot].as_ref();
                 adapter.is_some_and(|adapter| adapter.layout.prompt.is_some())
             });
-        for (layer, tape) in span.clone().zip(tape).rev() {
+        let anew = Pass {
+            again: true,
+            ..pass
+        };
+        let mut passing = std::mem::take(&mut work.passing);
+        for (index, (layer, own)) in span.zip(tape).enumerate().rev() {
             let needed = layer > 0 || prompted;
             pass.time(Operator::Elementwise, || {
-                block::backward(&pass, bank, layer, tape, work, needed)
+                let mut tape = own;
+                if index < recomputed {
+                    // The same input, adapters and masks as before, so the same bits.
+                    passing.resize(batch.rows(), &pass.model.shape);
+                    let input = &mut tape.residual;
+                    block::forward(&anew, bank, layer, input, &mut passing, work, None);
+                    tape = &mut passing;
+                }
+                block::backward(&pass, bank, layer, tape, work, needed);
             });
         }
+        work.passing = passing;
         if prompted {
             embed::gradients(&pass, bank, &work.d_hidden);
         }
@@ -283,8 +307,12 @@ impl Stage {
         labelled: &Labelled,
         tape: &[LayerTape],
     ) -> Vec<JobOutcome> {
-        let (first, width) = (self.model.first_layer, self.model.shape.hidden);
-        JobOutcome::all(batch, labelled, (first, tape), width)
+        let trail = Trail {
+            first: self.model.first_layer,
+            tape,
+            last: &self.work.passing,
+        };
+        JobOutcome::all(batch, labelled, trail, self.model.shape.hidden)
     }
 
     /// What a pass sees, what it changes, and its buffers.
@@ -299,6 +327,7 @@ impl Stage {
             batch,
             table: &self.table,
             training,
+            again: false,
             meter: &self.meter,
         };
         (pass, &mut self.bank, &mut self.work)

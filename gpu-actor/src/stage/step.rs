@@ -23,6 +23,8 @@ pub struct Stage {
     pub(super) in_flight: InFlight,
     pub(super) work: Work,
     pub(super) meter: Meter,
+    /// Layers, from the first held, whose tape is made again and not kept.
+    pub(super) recomputed: usize,
 }
 
 impl Stage {
@@ -39,7 +41,23 @@ impl Stage {
             in_flight,
             work: Work::default(),
             meter: Meter::default(),
+            recomputed: 0,
         }
+    }
+
+    /// Lets so many layers, from the first held, keep only their input and run forward again before their backward
+    /// pass. Less memory for more time; no result changes.
+    ///
+    /// # Panics
+    /// When micro-batches are under way: they kept what was said before.
+    pub fn recompute(&mut self, layers: usize) {
+        assert!(
+            self.in_flight.is_empty(),
+            "what a layer keeps is said before micro-batches come"
+        );
+        self.recomputed = layers.min(self.model.layers.len());
+        // Buffers of layers that keep less from now on are too large.
+        self.in_flight = InFlight::new(self.model.layers.len());
     }
 
     /// The backbone.

@@ -3,7 +3,8 @@
 //! Kept per block and row: the residual input, the roots of the norms, q, k, v after rotation, the attention
 //! output and its log-sum-exp, the residual between the two halves, gate and up; the low-rank intermediates of
 //! each adapted site; outputs only where a method scales them. Normed inputs, attention weights and the product
-//! gate * up are computed again. Buffers are reused from pass to pass.
+//! gate * up are computed again. Of a layer that recomputes only the residual input is kept, and the rest is written
+//! once more, into a tape that all such layers share. Buffers are reused from pass to pass.
 
 use shared::model::ModelShape;
 
@@ -106,12 +107,6 @@ impl LayerTape {
     }
 }
 
-/// Bytes the tape keeps per row of a batch, without adapters.
-#[must_use]
-pub fn bytes_per_row(shape: &ModelShape) -> u64 {
-    shape.layers as u64 * bytes_per_row_and_layer(shape)
-}
-
 /// Bytes the tape of one layer keeps per row of a batch, without adapters.
 #[must_use]
 pub fn bytes_per_row_and_layer(shape: &ModelShape) -> u64 {
@@ -125,7 +120,7 @@ pub fn bytes_per_row_and_layer(shape: &ModelShape) -> u64 {
     (values * size_of::<f32>()) as u64
 }
 
-/// Row-shaped buffers that live for one half of one block.
+/// Row-shaped buffers that live for one half of one block, and the tape of a block that is not kept.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Work {
     pub(super) normed: Vec<f32>,
@@ -141,6 +136,8 @@ pub(super) struct Work {
     pub(super) d_k: Vec<f32>,
     pub(super) d_v: Vec<f32>,
     pub(super) unused_root: Vec<f32>,
+    /// What the block under way would keep, when it recomputes or never comes back.
+    pub(super) passing: LayerTape,
 }
 
 impl Work {

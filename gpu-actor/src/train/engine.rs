@@ -86,6 +86,12 @@ pub trait Engine {
     /// When the engine itself cannot go on.
     fn plan(&mut self, turn: Turn<'_>) -> Result<TurnNumber, Self::Error>;
 
+    /// Takes back steps that were planned and not begun, each by job and number: their turns find nothing of them. An
+    /// engine that begins what is planned at once has none.
+    fn withdraw(&mut self) -> Vec<(Slot, u64)> {
+        Vec::new()
+    }
+
     /// Waits for a turn, and returns what it found, in the order of its requests.
     ///
     /// # Errors

@@ -3,16 +3,17 @@
 use serde::Serialize;
 use shared::job::{JobSpec, OptimizerKind};
 use shared::model::ModelShape;
+use shared::recompute::Recompute;
 
-use crate::peft::layout::{Layout, LinearSite};
-use crate::stage::tape;
+use crate::peft::layout::Layout;
+use crate::stage::footprint::Footprint;
 
 /// Bytes a session will need at its peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Estimate {
     /// Weights of the backbone.
     pub backbone: u64,
-    /// What backward keeps of forward, for one pass.
+    /// What backward keeps of forward, for one pass, with the tape of one layer that is made again.
     pub tape: u64,
     /// Buffers of one block, of the head and of gradients under way.
     pub buffers: u64,
@@ -30,6 +31,7 @@ impl Estimate {
 }
 
 /// Predicts the peak for these jobs. `longest_row` may exceed `tokens_per_pass`: such a row gets a pass of its own.
+/// Layers that recompute keep less.
 #[must_use]
 pub fn predict(
     shape: &ModelShape,
@@ -37,14 +39,16 @@ pub fn predict(
     jobs: &[(&JobSpec, &Layout)],
     tokens_per_pass: usize,
     longest_row: usize,
+    recompute: Recompute,
 ) -> Estimate {
     let rows = tokens_per_pass.max(longest_row) as u64;
     let float = size_of::<f32>() as u64;
-    let low_rank = jobs
-        .iter()
-        .map(|(_, layout)| kept_per_row(layout))
-        .max()
-        .unwrap_or(0);
+    let row = |adapter: Option<&Layout>| {
+        let recomputed = recompute.of(shape.layers);
+        Footprint::of_row(shape, 0..shape.layers, recomputed, adapter).total()
+    };
+    let adapted = jobs.iter().map(|(_, layout)| row(Some(layout)));
+    let row = adapted.max().unwrap_or_else(|| row(None));
     let width = 6 * shape.hidden + 4 * shape.intermediate + 4 * shape.q_width();
     let largest = jobs
         .iter()
@@ -53,7 +57,7 @@ pub fn predict(
         .unwrap_or(0);
     Estimate {
         backbone,
-        tape: rows.saturating_mul(tape::bytes_per_row(shape) + low_rank * float),
+        tape: rows.saturating_mul(row),
         buffers: rows
             .saturating_mul(width as u64 * float)
             .saturating_add(2 * largest * float),
@@ -72,27 +76,4 @@ pub fn adapter_bytes(spec: &JobSpec, layout: &Layout) -> u64 {
         OptimizerKind::Sgd => 3,
     };
     (layout.len * copies * size_of::<f32>()) as u64
-}
-
-/// Values the tape keeps per row for a method.
-fn kept_per_row(layout: &Layout) -> u64 {
-    let mut kept = 0;
-    for sites in &layout.layers {
-        for site in sites.linear.iter().flatten() {
-            kept += match site {
-                LinearSite::LowRank {
-                    rank, magnitude, ..
-                } => rank + magnitude.as_ref().map_or(0, |range| range.len()),
-                LinearSite::ScaleOutput(range) => range.len(),
-                LinearSite::ScaleInput(_) | LinearSite::Bias(_) | LinearSite::Sparse { .. } => 0,
-            };
-        }
-        for site in [&sites.attention, &sites.feed_forward]
-            .into_iter()
-            .flatten()
-        {
-            kept += site.size + site.up_bias.len();
-        }
-    }
-    kept as u64
 }

@@ -147,6 +147,12 @@ impl<E: Engine> Session<E> {
         self.planned.is_empty() && !self.runs.values().any(Run::is_active)
     }
 
+    /// Whether rounds are planned that have not ended.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        !self.planned.is_empty()
+    }
+
     /// Names of the jobs.
     pub fn names(&self) -> impl Iterator<Item = &JobName> {
         self.runs.keys()
@@ -200,12 +206,19 @@ impl<E: Engine> Session<E> {
         Ok(events)
     }
 
-    /// Ends the rounds that are planned, with the evaluations due behind them, and plans no other.
+    /// Ends the steps that are begun, with the evaluations due behind them, and plans no other: what is planned and not
+    /// begun is planned again when training goes on.
     ///
     /// # Errors
     /// Of the engine, when it cannot go on.
     pub fn settle(&mut self) -> Result<Vec<Event>, E::Error> {
         let mut events = Vec::new();
+        for (slot, step) in self.engine.withdraw() {
+            let mut runs = self.runs.values_mut();
+            if let Some(run) = runs.find(|run| run.slot == slot && run.is_active()) {
+                run.planned = step.min(run.planned);
+            }
+        }
         while !self.planned.is_empty() {
             self.end_round(&mut events)?;
         }

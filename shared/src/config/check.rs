@@ -181,6 +181,9 @@ fn stages(config: &ClusterConfig, model: Option<ModelFacts>, found: &mut Found<'
         );
         found.add(key, message);
     }
+    if let Some(problem) = model.and_then(|model| config.plan.recompute.problem(model.layers)) {
+        found.add("plan.recompute", problem);
+    }
     if let Some(model) = model
         && stages > model.layers
     {
@@ -207,7 +210,7 @@ fn memory(config: &ClusterConfig, model: Option<ModelFacts>, found: &mut Found<'
         if memory <= budget && !told {
             let message = format!(
                 "{memory} MiB of node {} leave nothing beside plan.activation_budget_mib = {budget}: \
-                 offer more, or lower the budget",
+                 offer more, or lower the budget (plan.recompute makes less enough)",
                 node.name
             );
             found.add(key, message);
@@ -330,6 +333,14 @@ memory_mib = 4000
         };
         let text = format!("[plan]\nstages = 2\n{TWO}");
         assert_eq!(told(&text, model(2, 1536)), [""; 0]);
+        let again = text.replace("[plan]", "[plan]\nrecompute = 3");
+        assert_eq!(told(&again, model(3, 1)), [""; 0]);
+        let many = told(&again, model(2, 1));
+        assert!(
+            many[0]
+                .starts_with("c.toml:2: plan.recompute: 3 layers recompute, and the model has 2"),
+            "{many:?}"
+        );
         let few = told(&text, model(1, 1));
         assert!(few[0].contains("2 stages for 1 layers"), "{few:?}");
         let much = told(&text, model(2, 1537));

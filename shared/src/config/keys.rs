@@ -4,6 +4,7 @@
 
 use super::schema::{ClusterConfig, NodeSection};
 use crate::ids::NodeName;
+use crate::recompute::Recompute;
 
 /// What a value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +20,12 @@ pub enum Kind {
         /// The largest.
         most: u64,
     },
-    /// As a count, or `"all"`.
-    CountOrAll {
+    /// A count from 1, or one of these words.
+    CountOr {
         /// The largest count.
         most: u64,
+        /// The words.
+        words: &'static [&'static str],
     },
     /// `true` or `false`.
     Flag,
@@ -56,6 +59,10 @@ const fn key(path: &'static str, kind: Kind, unit: &'static str, about: &'static
 
 const fn count(least: u64, most: u64) -> Kind {
     Kind::Count { least, most }
+}
+
+const fn count_or(most: u64, words: &'static [&'static str]) -> Kind {
+    Kind::CountOr { most, words }
 }
 
 /// Largest memory of a node that is believed, in MiB: 64 TiB.
@@ -138,7 +145,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "plan.stages",
-        Kind::CountOrAll { most: 1024 },
+        count_or(1024, &["all"]),
         "stages",
         "more need less memory a node, and carry activations between nodes",
     ),
@@ -165,6 +172,12 @@ pub const KEYS: &[Key] = &[
         count(1, MEMORY),
         "MiB",
         "less makes micro-batches wait for one another",
+    ),
+    key(
+        "plan.recompute",
+        count_or(Recompute::MOST, Recompute::WORDS),
+        "layers",
+        "of every stage, whose activations are made again and not kept: less memory, up to a third more time",
     ),
     key(
         "plan.bf16_on_the_wire",

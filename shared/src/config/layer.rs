@@ -83,7 +83,7 @@ pub fn of_word(key: &str, word: &str, origin: Origin) -> Result<Said, Problem> {
     }
     let text = || Value::String(word.into());
     let value = match found.kind {
-        Kind::Count { .. } | Kind::CountOrAll { .. } => {
+        Kind::Count { .. } | Kind::CountOr { .. } => {
             word.parse().map_or_else(|_| text(), Value::Integer)
         }
         Kind::Flag => word.parse().map_or_else(|_| text(), Value::Boolean),
@@ -203,8 +203,10 @@ fn fits(kind: Kind, unit: &str, value: &Value) -> Result<(), String> {
             .map(drop)
             .map_err(|error| error.to_string()),
         (Kind::Count { least, most }, Value::Integer(count)) => within(*count, least, most, &unit),
-        (Kind::CountOrAll { most }, Value::Integer(count)) => within(*count, 1, most, &unit),
-        (Kind::CountOrAll { .. }, Value::String(text)) if text == "all" => Ok(()),
+        (Kind::CountOr { most, .. }, Value::Integer(count)) => within(*count, 1, most, &unit),
+        (Kind::CountOr { words, .. }, Value::String(text)) if words.contains(&text.as_str()) => {
+            Ok(())
+        }
         (Kind::Address, Value::String(text)) => {
             text.parse::<SocketAddr>().map(drop).map_err(|_| {
                 format!("{text:?} is no address with a port: write it as \"127.0.0.1:7420\"")
@@ -233,7 +235,13 @@ fn wanted(kind: Kind, unit: &str) -> String {
         Kind::Text => "a text in quotes".into(),
         Kind::Name => "a name in quotes".into(),
         Kind::Count { least, most } => format!("a whole number from {least} to {most}{unit}"),
-        Kind::CountOrAll { most } => format!("a whole number from 1 to {most}{unit}, or \"all\""),
+        Kind::CountOr { most, words } => {
+            let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+            format!(
+                "a whole number from 1 to {most}{unit}, or {}",
+                words.join(" or ")
+            )
+        }
         Kind::Flag => "true or false".into(),
         Kind::Address => "an address with a port, as \"127.0.0.1:7420\"".into(),
         Kind::Choice(words) => format!("one of {}, in quotes", words.join(", ")),

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::recompute::Recompute;
 use crate::units::Bytes;
 
 /// Stages of a replica.
@@ -56,6 +57,8 @@ pub struct PlanSection {
     pub rounds_ahead: u64,
     /// Most memory that a stage fills with activations at once.
     pub activation_budget_mib: u64,
+    /// Layers of every stage, from its first, whose activations are made again and not kept.
+    pub recompute: Recompute,
     /// Whether activations and gradients travel rounded to bf16.
     pub bf16_on_the_wire: bool,
 }
@@ -76,6 +79,7 @@ impl Default for PlanSection {
             tokens_per_pass: 512,
             rounds_ahead: 1,
             activation_budget_mib: 256,
+            recompute: Recompute::None,
             bf16_on_the_wire: false,
         }
     }

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::JobSpec;
 use super::limits::MAX_TOKENS_PER_PASS;
+use crate::recompute::Recompute;
 use crate::strict_toml;
 
 /// A file of jobs that share one backbone.
@@ -52,6 +53,8 @@ pub struct EngineSpec {
     pub threads: Option<usize>,
     /// Most tokens one fused pass carries; more cost memory and gain little.
     pub tokens_per_pass: usize,
+    /// Layers, from the first, whose activations are made again and not kept: less memory, up to a third more time.
+    pub recompute: Recompute,
     /// How backbone weights are held.
     pub backbone: BackboneFormat,
 }
@@ -61,6 +64,7 @@ impl Default for EngineSpec {
         Self {
             threads: None,
             tokens_per_pass: 512,
+            recompute: Recompute::None,
             backbone: BackboneFormat::AsShipped,
         }
     }
@@ -139,5 +143,27 @@ mod tests {
             assert_eq!(message, Err(expected));
         }
         assert!(parse("16777216").is_ok());
+    }
+
+    #[test]
+    fn layers_recompute_by_word_or_number() {
+        let parse = |recompute: &str| {
+            JobFile::parse(&format!(
+                "model = 'm'\n[engine]\nrecompute = {recompute}\n[[job]]\nname = 'a'\n\
+                 adapter = {{ method = 'ia3' }}\ndata = {{ train = 'a.jsonl' }}\n"
+            ))
+        };
+        for (text, shown) in [("'none'", "none"), ("'all'", "all"), ("12", "12")] {
+            let file = parse(text).map(|file| file.engine.recompute.to_string());
+            assert_eq!(file.as_deref(), Ok(shown));
+        }
+        for text in ["0", "'most'", "-3", "true"] {
+            let message = parse(text).map_err(|error| error.to_string());
+            let message = message.err().unwrap_or_default();
+            assert!(
+                message.contains("line 3") && message.contains("\"none\", \"all\" or a number"),
+                "{text}: {message}"
+            );
+        }
     }
 }

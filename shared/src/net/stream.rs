@@ -14,8 +14,9 @@ use quinn::{RecvStream, SendStream};
 use super::fault::{CloseCode, NetError};
 use crate::wire::codec::{CodecError, FrameHead, HEAD, Limits, Message, frame, message};
 
-/// Bytes asked of QUIC at once.
-const READ: usize = 256 << 10;
+/// Pieces asked of QUIC at once; each is what one datagram brought. While they are handed over, nothing else of the
+/// connection moves.
+const PIECES: usize = 64;
 
 /// Both halves of a stream.
 #[derive(Debug)]
@@ -154,7 +155,11 @@ impl Sender {
 #[derive(Debug)]
 pub struct Receiver {
     stream: RecvStream,
+    /// The frame that is put together.
     buffer: BytesMut,
+    /// What came behind it, not copied.
+    came: VecDeque<Bytes>,
+    slots: Box<[Bytes]>,
     limits: Limits,
 }
 
@@ -163,6 +168,8 @@ impl Receiver {
         Self {
             stream,
             buffer: BytesMut::new(),
+            came: VecDeque::new(),
+            slots: vec![Bytes::new(); PIECES].into(),
             limits,
         }
     }
@@ -232,11 +239,31 @@ impl Receiver {
     /// [`NetError`].
     pub async fn piece(&mut self, most: usize) -> Result<Option<Bytes>, NetError> {
         if self.buffer.is_empty() {
-            let chunk = self.stream.read_chunk(most.min(READ), true).await?;
-            return Ok(chunk.map(|chunk| chunk.bytes));
+            return Ok(self.next().await?.then(|| self.take(most)));
         }
         let here = most.min(self.buffer.len());
         Ok(Some(self.buffer.split_to(here).freeze()))
+    }
+
+    /// Has a piece that is not empty at the front of what came; false at the end. Nothing is lost when it is dropped.
+    async fn next(&mut self) -> Result<bool, NetError> {
+        while self.came.front().is_none_or(Bytes::is_empty) {
+            if self.came.pop_front().is_some() {
+                continue;
+            }
+            let Some(count) = self.stream.read_chunks(&mut self.slots).await? else {
+                return Ok(false);
+            };
+            self.came
+                .extend(self.slots[..count].iter_mut().map(std::mem::take));
+        }
+        Ok(true)
+    }
+
+    /// The front of what came, at most so many bytes.
+    fn take(&mut self, most: usize) -> Bytes {
+        let front = self.came.front_mut();
+        front.map_or_else(Bytes::new, |front| front.split_to(most.min(front.len())))
     }
 
     /// Exactly so many raw bytes into a buffer. Not to be dropped before its end.
@@ -264,12 +291,14 @@ impl Receiver {
         into: &mut [u8],
         due: &'static str,
     ) -> Result<usize, NetError> {
-        // Not more at once: meanwhile nothing else of the connection moves.
-        let most = into.len().min(READ);
-        let into = &mut into[..most];
+        let most = into.len();
         if self.buffer.is_empty() {
-            let read = self.stream.read(into).await?;
-            return read.ok_or(NetError::Ended { due });
+            if !self.next().await? {
+                return Err(NetError::Ended { due });
+            }
+            let piece = self.take(most);
+            into[..piece.len()].copy_from_slice(&piece);
+            return Ok(piece.len());
         }
         let here = most.min(self.buffer.len());
         into[..here].copy_from_slice(&self.buffer[..here]);
@@ -286,10 +315,11 @@ impl Receiver {
     async fn fill(&mut self, bytes: usize) -> Result<bool, NetError> {
         while self.buffer.len() < bytes {
             // Memory grows with what came, not with what a head tells of.
-            let Some(chunk) = self.stream.read_chunk(READ, true).await? else {
+            if !self.next().await? {
                 return Ok(false);
-            };
-            self.buffer.extend_from_slice(&chunk.bytes);
+            }
+            let piece = self.take(bytes - self.buffer.len());
+            self.buffer.extend_from_slice(&piece);
         }
         Ok(true)
     }

@@ -35,6 +35,7 @@ fn replica() -> Replica {
         first_layer: 0,
         end_layer: 15,
         activation_budget: Bytes(1 << 30),
+        recomputed_layers: 7,
     };
     Replica {
         number: 0,

@@ -349,6 +349,7 @@ impl World {
                 number: lead.batches,
                 trains: true,
                 bytes: 10,
+                passing: 0,
                 shares: members.iter().map(share).collect(),
             });
             lead.batches += 1;

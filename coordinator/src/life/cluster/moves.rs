@@ -126,6 +126,7 @@ impl Coordinator {
             stages: layout.stages,
             replicas: layout.replicas,
             activation_budget: layout.activation_budget,
+            recompute: layout.recompute,
         }
     }
 

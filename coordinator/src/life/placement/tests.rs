@@ -40,6 +40,7 @@ fn snapshot<'a>(
         stages,
         replicas,
         activation_budget: Bytes(50),
+        recompute: Recompute::None,
     }
 }
 

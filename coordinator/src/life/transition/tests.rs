@@ -19,6 +19,7 @@ fn seats(nodes: &[&str]) -> Vec<Seat> {
         first_layer: stage as u32 * 6 / count,
         end_layer: (stage as u32 + 1) * 6 / count,
         activation_budget: Bytes(1),
+        recomputed_layers: 0,
     };
     nodes.iter().enumerate().map(seat).collect()
 }

@@ -9,7 +9,7 @@ use crate::link::word::{Attach, Pass, Planned, TextNumber, Word};
 use crate::pipeline::council::Heard;
 use crate::pipeline::{Event, MicroBatch, Share, Slot};
 use crate::sample::generator::BARE;
-use crate::stage::tape;
+use crate::stage::footprint::Footprint;
 
 /// More jobs than any stage holds at once.
 const MOST_SLOTS: Slot = 1 << 16;
@@ -62,8 +62,10 @@ impl Station {
             return Err(self.misfit("plan", fault));
         }
         let trains = planned.pass == Pass::Train;
-        let per_row = model.layers.len() as u64 * tape::bytes_per_row_and_layer(&model.shape);
-        let bytes = planned.batch.rows() as u64 * per_row;
+        let footprint = match trains {
+            true => self.stage.footprint(&planned.batch),
+            false => Footprint::default(),
+        };
         let jobs = planned.batch.jobs.iter().filter(|job| job.slot != BARE);
         let shares = jobs.map(|job| Share {
             slot: job.slot,
@@ -72,7 +74,8 @@ impl Station {
         });
         let micro_batch = MicroBatch {
             number: planned.number,
-            bytes,
+            bytes: footprint.kept,
+            passing: footprint.passing,
             trains,
             shares: shares.collect(),
         };
@@ -86,7 +89,7 @@ impl Station {
             pass: planned.pass,
             batch: Arc::new(planned.batch),
             goals: planned.goals,
-            bytes: if trains { bytes } else { 0 },
+            bytes: footprint.kept,
         };
         self.plans.insert(planned.number, plan);
         self.tell(Event::Planned(micro_batch))

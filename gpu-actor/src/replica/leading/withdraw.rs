@@ -1,0 +1,60 @@
+//! Taking back what was planned and not begun, so that a drain need not wait for whole rounds.
+//!
+//! A job's step is begun when the station has its first micro-batch; from then on it must be ended, since its gradient
+//! is partly summed. A step of which nothing was given is planned again later: same rows, same masks, same bits.
+//! Micro-batches that hold rows of both kinds lose those that are not begun, as a job cannot tell its company.
+
+use std::collections::BTreeSet;
+
+use super::Leading;
+use crate::link::word::Pass;
+use crate::pipeline::council::Matter;
+
+impl Leading {
+    /// Takes back the steps of which the station has no micro-batch, and returns them.
+    pub(super) fn take_back(&mut self) -> BTreeSet<Matter> {
+        let mut back = BTreeSet::new();
+        // Whoever reads a text waits for a number, which must stay.
+        let trains = self.queue.iter().all(|planned| planned.pass == Pass::Train);
+        let Some(first) = self.queue.front().filter(|_| trains) else {
+            return back;
+        };
+        let first = first.number;
+        for job in self.queue.iter().flat_map(|planned| &planned.batch.jobs) {
+            if job.first_block == 0 {
+                back.insert((job.slot, job.step));
+            }
+        }
+        // What is left follows without a gap.
+        self.next = first;
+        for mut planned in std::mem::take(&mut self.queue) {
+            let under = self.under.remove(&planned.number);
+            let turn = under.and_then(|under| under.turn);
+            let left = planned
+                .batch
+                .without(|job| back.contains(&(job.slot, job.step)));
+            if left.rows() > 0 {
+                planned
+                    .goals
+                    .retain(|goal| !back.contains(&(goal.slot, goal.step)));
+                self.enqueue(turn, planned.pass, left, planned.goals);
+            } else if let Some(open) = turn.and_then(|turn| self.turns.get_mut(&turn)) {
+                open.unmeasured -= 1;
+            }
+        }
+        for matter in &back {
+            let (slot, step) = *matter;
+            for open in self.turns.values_mut() {
+                open.steps.remove(matter);
+            }
+            if let Some(planned) = self.steps.get_mut(&slot) {
+                *planned = step.min(*planned);
+            }
+            if let Some(name) = self.names.get(&slot) {
+                // Should its state after the step have been asked for, it will not come.
+                self.broken.push((name.clone(), step + 1));
+            }
+        }
+        back
+    }
+}
