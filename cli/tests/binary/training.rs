@@ -305,3 +305,28 @@ fn a_bench_of_a_tiny_model_reports_every_figure() {
     assert_eq!(operators[0]["operator"], "frozen_products");
     assert!(operators[0]["share"].as_f64().unwrap() > 0.0);
 }
+
+#[test]
+fn layers_that_recompute_are_layers_of_the_model_and_change_no_byte() {
+    let sandbox = Sandbox::with_jobs(&one_job(
+        "adapter = { method = 'lora', rank = 2, dropout = 0.1 }",
+    ));
+    for (output, layers) in [("kept", "none"), ("first", "1"), ("again", "all")] {
+        let words = ["train", "jobs.toml", "--recompute", layers, "-o", output];
+        sandbox.run(&words).ended_with(0);
+    }
+    let bytes = |output: &str| {
+        let file = format!("{output}/one/adapter/adapter_model.safetensors");
+        std::fs::read(sandbox.path(&file)).unwrap()
+    };
+    assert!(bytes("kept") == bytes("first") && bytes("kept") == bytes("again"));
+    let wrong = ["train", "jobs.toml", "-o", "wrong", "--recompute", "4000"];
+    sandbox.run(&wrong).ended_with(3).said(&[
+        "--recompute: 4000 layers recompute, and the model has",
+        "use at most",
+    ]);
+    assert!(!sandbox.path("wrong").exists());
+    sandbox
+        .run(&["train", "jobs.toml", "--recompute", "some"])
+        .ended_with(2);
+}

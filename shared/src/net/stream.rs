@@ -14,9 +14,8 @@ use quinn::{RecvStream, SendStream};
 use super::fault::{CloseCode, NetError};
 use crate::wire::codec::{CodecError, FrameHead, HEAD, Limits, Message, frame, message};
 
-/// Pieces asked of QUIC at once; each is what one datagram brought. While they are handed over, nothing else of the
-/// connection moves.
-const PIECES: usize = 64;
+/// Bytes asked of QUIC at once.
+const READ: usize = 256 << 10;
 
 /// Both halves of a stream.
 #[derive(Debug)]
@@ -155,11 +154,7 @@ impl Sender {
 #[derive(Debug)]
 pub struct Receiver {
     stream: RecvStream,
-    /// The frame that is put together.
     buffer: BytesMut,
-    /// What came behind it, not copied.
-    came: VecDeque<Bytes>,
-    slots: Box<[Bytes]>,
     limits: Limits,
 }
 
@@ -168,8 +163,6 @@ impl Receiver {
         Self {
             stream,
             buffer: BytesMut::new(),
-            came: VecDeque::new(),
-            slots: vec![Bytes::new(); PIECES].into(),
             limits,
         }
     }
@@ -239,31 +232,11 @@ impl Receiver {
     /// [`NetError`].
     pub async fn piece(&mut self, most: usize) -> Result<Option<Bytes>, NetError> {
         if self.buffer.is_empty() {
-            return Ok(self.next().await?.then(|| self.take(most)));
+            let chunk = self.stream.read_chunk(most.min(READ), true).await?;
+            return Ok(chunk.map(|chunk| chunk.bytes));
         }
         let here = most.min(self.buffer.len());
         Ok(Some(self.buffer.split_to(here).freeze()))
-    }
-
-    /// Has a piece that is not empty at the front of what came; false at the end. Nothing is lost when it is dropped.
-    async fn next(&mut self) -> Result<bool, NetError> {
-        while self.came.front().is_none_or(Bytes::is_empty) {
-            if self.came.pop_front().is_some() {
-                continue;
-            }
-            let Some(count) = self.stream.read_chunks(&mut self.slots).await? else {
-                return Ok(false);
-            };
-            self.came
-                .extend(self.slots[..count].iter_mut().map(std::mem::take));
-        }
-        Ok(true)
-    }
-
-    /// The front of what came, at most so many bytes.
-    fn take(&mut self, most: usize) -> Bytes {
-        let front = self.came.front_mut();
-        front.map_or_else(Bytes::new, |front| front.split_to(most.min(front.len())))
     }
 
     /// Exactly so many raw bytes into a buffer. Not to be dropped before its end.
@@ -291,14 +264,12 @@ impl Receiver {
         into: &mut [u8],
         due: &'static str,
     ) -> Result<usize, NetError> {
-        let most = into.len();
+        // Not more at once: meanwhile nothing else of the connection moves.
+        let most = into.len().min(READ);
+        let into = &mut into[..most];
         if self.buffer.is_empty() {
-            if !self.next().await? {
-                return Err(NetError::Ended { due });
-            }
-            let piece = self.take(most);
-            into[..piece.len()].copy_from_slice(&piece);
-            return Ok(piece.len());
+            let read = self.stream.read(into).await?;
+            return read.ok_or(NetError::Ended { due });
         }
         let here = most.min(self.buffer.len());
         into[..here].copy_from_slice(&self.buffer[..here]);
@@ -315,11 +286,10 @@ impl Receiver {
     async fn fill(&mut self, bytes: usize) -> Result<bool, NetError> {
         while self.buffer.len() < bytes {
             // Memory grows with what came, not with what a head tells of.
-            if !self.next().await? {
+            let Some(chunk) = self.stream.read_chunk(READ, true).await? else {
                 return Ok(false);
-            }
-            let piece = self.take(bytes - self.buffer.len());
-            self.buffer.extend_from_slice(&piece);
+            };
+            self.buffer.extend_from_slice(&chunk.bytes);
         }
         Ok(true)
     }
