@@ -269,7 +269,11 @@ fn guarded(
         Err(panic) => (None, panic),
     };
     let reason = match &exit {
-        ExitReason::Panicked(_) => format!("stage {} {exit}", post.stage),
+        ExitReason::Panicked(_) => {
+            // A neighbour that sees its link end may be heard first: here it is told why.
+            tracing::error!(stage = post.stage, %exit, "the stage panicked: its epoch is lost");
+            format!("stage {} {exit}", post.stage)
+        }
         other => other.to_string(),
     };
     report(Event::Broken(post.epoch, neighbour, reason));
