@@ -20,8 +20,8 @@ pub(crate) use cluster::{
 };
 pub(crate) use data::{CheckArgs, DataCommand, LongRows};
 pub(crate) use local::{
-    CaCommand, CaInitArgs, CaIssueArgs, CaTokenArgs, ConfigCheckArgs, ConfigCommand,
-    ConfigInitArgs, ConfigShowArgs, DoctorArgs, DownArgs, ReplArgs, UpArgs,
+    CaCommand, CaInitArgs, CaIssueArgs, CaRenewArgs, CaTokenArgs, ConfigCheckArgs, ConfigCommand,
+    ConfigInitArgs, ConfigShowArgs, DoctorArgs, DownArgs, JoinArgs, JoinRole, ReplArgs, UpArgs,
 };
 pub(crate) use model::{InspectArgs, ModelCommand, PullArgs, TinyArgs, TinyFamily};
 pub(crate) use train::{DemoArgs, GenerateArgs, TrainArgs};
@@ -106,6 +106,8 @@ pub(crate) enum Command {
     Coordinator(CoordinatorArgs),
     /// Runs a node that holds a stage of the backbone
     GpuActor(GpuActorArgs),
+    /// Makes this machine a member of a cluster, by a one-time token
+    Join(JoinArgs),
     /// Ends the cluster that `up` started
     Down(DownArgs),
     /// Shows the cluster at a glance

@@ -10,7 +10,7 @@ use crate::exit::{self, Failure};
 use crate::settings::Settings;
 
 /// The name that is looked for where none is given.
-const NAME: &str = "cluster.toml";
+pub(crate) const NAME: &str = "cluster.toml";
 
 /// Loads the file that the arguments or the environment name.
 ///

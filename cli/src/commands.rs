@@ -14,6 +14,7 @@ pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod generate;
 pub(crate) mod gpu_actor;
+pub(crate) mod join;
 pub(crate) mod model_inspect;
 pub(crate) mod model_pull;
 pub(crate) mod model_tiny;

@@ -7,6 +7,7 @@
 //! | [`lodging`] | a cluster of its own: written, started, ended |
 //! | [`tour`] | the jobs on that cluster, from submission to adapters |
 //! | [`heard`] | the cluster's events as those of a training session: pure |
+//! | [`question`] | its questions, asked of the cluster |
 //! | [`shift`] | one stage moved while it trains, and what that cost: pure |
 //! | [`steady`] | a line to a coordinator that may be started again |
 //! | [`report`] | the page at the end |
@@ -14,6 +15,7 @@
 pub(crate) mod heard;
 pub(crate) mod kit;
 pub(crate) mod lodging;
+pub(crate) mod question;
 pub(crate) mod report;
 pub(crate) mod scene;
 pub(crate) mod shift;

@@ -43,6 +43,7 @@ pub(crate) fn run(command: &Command, session: &Session<'_>) -> Result<Exit, Fail
         Command::Up(args) => commands::up::run(args, session),
         Command::Down(args) => commands::down::run(args, session),
         Command::Doctor(args) => commands::doctor::run(args, session),
+        Command::Join(args) => commands::join::run(args, session),
         Command::Ca(command) => commands::ca::run(command, session),
         Command::Config(command) => commands::settings::run(command, session),
         Command::Repl(args) => commands::repl::run(args, session),

@@ -1,6 +1,8 @@
 //! What would keep a cluster from working, looked for one by one.
 
 mod checks;
+mod room;
+mod store;
 
 use serde::Serialize;
 use shared::config::load::Loaded;
@@ -76,7 +78,8 @@ impl Check {
 pub(crate) fn before_start(loaded: &Loaded, settings: &Settings) -> Vec<Check> {
     let mut found = checks::ports(loaded);
     found.extend(checks::model(loaded, settings));
-    found.push(checks::store(loaded));
+    found.push(store::check(loaded, settings));
+    found.extend(room::check(loaded));
     found
 }
 
@@ -87,12 +90,17 @@ pub(crate) fn all(
     control: Option<&dyn Control>,
 ) -> Vec<Check> {
     let mut found = match control {
-        Some(control) => vec![checks::reached(control)],
+        Some(control) => {
+            let mut found = vec![checks::reached(control)];
+            found.extend(checks::metrics(loaded));
+            found
+        }
         None => checks::ports(loaded),
     };
     found.extend(checks::certificates(loaded));
     found.extend(checks::model(loaded, settings));
-    found.push(checks::store(loaded));
+    found.push(store::check(loaded, settings));
+    found.extend(room::check(loaded));
     found
 }
 

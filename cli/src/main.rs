@@ -16,6 +16,7 @@ mod desk;
 mod dispatch;
 mod exit;
 mod health;
+mod identity;
 mod interrupt;
 mod language;
 mod local;

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coordinator::actor::{CoordinatorSettings, Language as Spoken};
+use coordinator::actor::{BackboneFiles, CoordinatorSettings, Language as Spoken};
 use coordinator::life::placement::{Load, Stages, Weights};
 use coordinator::settings as decisions;
-use gpu_actor::actor::NodeSettings;
+use gpu_actor::actor::{Fetch, NodeSettings};
 use gpu_actor::model::{Model, OpenOptions};
 use kernels::cpu::Cpu;
 use shared::artifact;
+use shared::config::joining;
 use shared::config::load::Loaded;
 use shared::config::places;
 use shared::config::schema::{self, Node};
@@ -22,6 +23,7 @@ use shared::units::{Bytes, Micros};
 use crate::backbone;
 use crate::clock;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::identity;
 use crate::language::Language;
 use crate::security;
 use crate::settings::Settings;
@@ -52,7 +54,13 @@ fn artifacts(loaded: &Loaded, settings: &Settings) -> Result<artifact::Store, Fa
     } else {
         loaded.path_of(url).display().to_string()
     };
-    artifact::Store::open(&address, &settings.store_options).or_exit(Exit::BadInput)
+    // Options are a bucket's: a folder of a machine whose environment has some is a folder all the same.
+    let none = std::collections::BTreeMap::new();
+    let options = match address.starts_with("s3://") {
+        true => &settings.store_options,
+        false => &none,
+    };
+    artifact::Store::open(&address, options).or_exit(Exit::BadInput)
 }
 
 fn model_path(loaded: &Loaded, settings: &Settings) -> Result<std::path::PathBuf, Failure> {
@@ -79,6 +87,8 @@ pub(crate) fn coordinator(
     let config = &loaded.config;
     let path = model_path(loaded, settings)?;
     let model = look(&path)?;
+    let files = gpu_actor::model::files(&path).or_exit(Exit::BadInput)?;
+    let hash = identity::of(&model, &files, &loaded.path_of(&config.cluster.state));
     let language = Language::of(&model.tokenizer, None)?;
     let directory = security::directory(loaded);
     let journal = loaded.path_of(&config.coordinator.journal);
@@ -87,11 +97,16 @@ pub(crate) fn coordinator(
     }
     let authority = directory.join(places::AUTHORITY);
     Ok(CoordinatorSettings {
-        decisions: decide(loaded, &model),
+        decisions: decide(loaded, &model, hash),
         language: Arc::new(Spoken {
             tokenizer: language.tokenizer,
             template: language.template,
         }),
+        backbone: BackboneFiles {
+            base: model.name.clone().unwrap_or_else(|| model.identity()),
+            files,
+            serve_rate: config.gpu_actor.serve_rate(),
+        },
         endpoint: endpoint(config.coordinator.listen, loaded),
         metrics: config
             .telemetry
@@ -100,6 +115,7 @@ pub(crate) fn coordinator(
         credential: directory.join(places::COORDINATOR),
         authority: authority.exists().then_some(authority),
         tokens: directory.join(places::TOKENS),
+        told_to_joiners: told_to_joiners(loaded)?,
         certificate_life: config.security.certificate_life(),
         store: artifacts(loaded, settings)?,
         journal,
@@ -113,12 +129,33 @@ pub(crate) fn coordinator(
     })
 }
 
+/// What a machine that joins must have the same; folders of this machine by their whole paths.
+fn told_to_joiners(loaded: &Loaded) -> Result<Vec<(String, String)>, Failure> {
+    let config = &loaded.config;
+    let whole = |text: &str| {
+        let path = loaded.path_of(text);
+        std::path::absolute(&path)
+            .unwrap_or(path)
+            .display()
+            .to_string()
+    };
+    let model = match loaded.path_of(&config.model.path).exists() {
+        true => whole(&config.model.path),
+        false => config.model.path.clone(),
+    };
+    let store = match config.store.url.contains("://") {
+        true => config.store.url.clone(),
+        false => whole(&config.store.url),
+    };
+    joining::told(config, &model, &store).or_exit(Exit::Internal)
+}
+
 fn steady() -> Micros {
     let since = clock::since_first_asked().as_micros();
     Micros(u64::try_from(since).unwrap_or(u64::MAX))
 }
 
-fn decide(loaded: &Loaded, model: &Model) -> decisions::Settings {
+fn decide(loaded: &Loaded, model: &Model, hash: String) -> decisions::Settings {
     let config = &loaded.config;
     let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let stages = match config.plan.stages {
@@ -137,7 +174,7 @@ fn decide(loaded: &Loaded, model: &Model) -> decisions::Settings {
                 .name
                 .clone()
                 .unwrap_or_else(|| config.model.path.clone()),
-            identity: model.content_hash(),
+            identity: hash,
             shape: model.shape.clone(),
             weights: weights(model),
         },
@@ -205,6 +242,26 @@ pub(crate) fn node(
         None => config.unlisted(name.clone()),
     };
     let directory = security::directory(loaded);
+    let state = loaded.path_of(&config.cluster.state);
+    let (model, fetch) = match model_path(loaded, settings) {
+        Ok(path) => (path, None),
+        Err(absent) if absent.exit == Exit::NotFound && config.gpu_actor.fetch_gib > 0 => {
+            let fetch = Fetch {
+                folder: state.join(places::BACKBONES),
+                most: config.gpu_actor.fetch(),
+            };
+            (loaded.path_of(&config.model.path), Some(fetch))
+        }
+        Err(failure) => return Err(failure),
+    };
+    // A backbone that is fetched is hashed when it is there.
+    let identity = match &fetch {
+        Some(_) => None,
+        None => {
+            let files = gpu_actor::model::files(&model).or_exit(Exit::BadInput)?;
+            Some(identity::of(&look(&model)?, &files, &state))
+        }
+    };
     Ok(NodeSettings {
         node: node.name.clone(),
         incarnation: clock::now().0,
@@ -214,7 +271,10 @@ pub(crate) fn node(
         advertised: node.advertise.map(|address| address.to_string()),
         credential: directory.join(places::node(&node.name)),
         store: artifacts(loaded, settings)?,
-        model: model_path(loaded, settings)?,
+        model,
+        identity,
+        fetch,
+        serve_rate: config.gpu_actor.serve_rate(),
         format: config.model.format,
         memory: node.memory,
         cpu: threads(node.threads)?,

@@ -15,6 +15,7 @@ use shared::units::Micros;
 
 use crate::clock;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::shown;
 
 /// What a file of certificates is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,13 +183,29 @@ pub(crate) fn operator(loaded: &Loaded) -> Result<Credential, Failure> {
         ));
     }
     let held = Credential::load(&path).or_exit(Exit::BadInput)?;
-    if clock::now() < held.renewal() {
+    let now = clock::now();
+    if now < held.renewal() {
         return Ok(held);
     }
     match authority(loaded) {
         Ok(authority) => issue(loaded, &authority, &held.identity, &path),
-        Err(_) => Ok(held),
+        Err(_) if now < held.life.end => Ok(held),
+        Err(_) => Err(expired(&held, &path, now)),
     }
+}
+
+/// Who holds an expired certificate can only join anew.
+fn expired(held: &Credential, path: &Path, now: Micros) -> Failure {
+    let name = &held.identity.name;
+    let message = format!(
+        "{} expired {} ago: the cluster believes it no longer",
+        path.display(),
+        shown::span(now.since(held.life.end))
+    );
+    Failure::new(Exit::Forbidden, message).hint(format!(
+        "have a token made (spotmux ca token {name} --operator), then: \
+         spotmux join --coordinator HOST:PORT --token - --role operator --name {name}"
+    ))
 }
 
 /// Makes a folder that only its owner may look into.
@@ -236,6 +253,15 @@ mod tests {
         old.save(&path).unwrap();
         assert_eq!(operator(&loaded).unwrap().identity, member);
         assert!(Credential::load(&path).unwrap().life.end > clock::now());
+        // Without an authority it cannot be made anew here, and is not shown to anybody.
+        old.save(&path).unwrap();
+        let hidden = directory(&loaded).join("elsewhere");
+        fs::rename(directory(&loaded).join(places::AUTHORITY), &hidden).unwrap();
+        let failure = operator(&loaded).unwrap_err();
+        assert_eq!(failure.exit, Exit::Forbidden);
+        assert!(failure.hints[0].contains("ca token operator"));
+        fs::rename(&hidden, directory(&loaded).join(places::AUTHORITY)).unwrap();
+        operator(&loaded).unwrap();
         // Another authority: what the old one signed is of no use.
         fs::remove_file(directory(&loaded).join(places::AUTHORITY)).unwrap();
         let renewed = [State::Made, State::Renewed, State::Renewed, State::Renewed];

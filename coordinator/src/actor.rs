@@ -12,6 +12,7 @@ mod error;
 mod files;
 mod journal;
 mod leadership;
+mod library;
 mod logging;
 mod messages;
 mod meters;
@@ -27,4 +28,4 @@ mod settings;
 
 pub use error::RunError;
 pub use run::run;
-pub use settings::{CoordinatorSettings, Language};
+pub use settings::{BackboneFiles, CoordinatorSettings, Language};

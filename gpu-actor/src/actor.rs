@@ -12,6 +12,7 @@
 mod beside;
 mod error;
 mod export;
+mod fetching;
 mod guest;
 mod hall;
 mod holder;
@@ -27,10 +28,9 @@ mod running;
 mod service;
 mod settings;
 mod stage;
-mod store;
 mod traces;
 mod uplink;
 
 pub use error::RunError;
 pub use run::run;
-pub use settings::NodeSettings;
+pub use settings::{Fetch, NodeSettings};

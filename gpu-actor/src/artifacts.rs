@@ -10,16 +10,16 @@
 //! | `part`, `manifest` | what is written, how it is verified and joined: bytes in, bytes out |
 //! | `recover` | the newest sound state of a job |
 //! | `keeper` | the thread that stores, so that no device waits |
-//! | `memory`, `folder` | two stores |
+//! | `stored`, `memory` | the shared store (a folder or a bucket), and one for tests |
 
 use thiserror::Error;
 
-pub mod folder;
 pub mod keeper;
 pub mod manifest;
 pub mod memory;
 pub mod part;
 pub mod recover;
+pub mod stored;
 
 /// Says why a store did not do what was asked.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

@@ -14,6 +14,7 @@
 //! | `gguf_metadata`, `gguf_shape` | GGUF metadata to sizes |
 //! | `names`, `tensors` | what the tensors must be called and shaped, against what was found |
 //! | `assemble` | tensors to weights: in place, or converted, reordered, aligned |
+//! | `parts` | the files that make a model |
 //! | `hash` | the identity of a backbone |
 //! | [`inspect`] | a summary for people and programs |
 //! | [`tiny`] | small random models for tests and offline demos |
@@ -34,6 +35,7 @@ mod locate;
 mod mapping;
 mod names;
 mod open;
+mod parts;
 mod shards;
 mod tensors;
 #[cfg(test)]
@@ -55,6 +57,7 @@ pub use gguf_check::GgufCheckError;
 pub use gguf_error::GgufError;
 pub use header::HeaderError;
 pub use locate::LocateError;
+pub use parts::files;
 pub use shards::IndexError;
 pub use tensors::TensorError;
 pub use tokenizer::TokenizerSource;

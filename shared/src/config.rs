@@ -7,11 +7,13 @@
 //! | [`layer`] | what one source says: the file with its lines, a variable, a flag |
 //! | [`check`] | what cannot be, over all keys |
 //! | [`env`](mod@env) | the names of environment variables |
+//! | [`joining`] | what a machine that joins is told of it |
 //! | [`places`] | names of files in the folders of a cluster |
 //! | `load` | defaults < file < environment < flags; feature `config` |
 
 pub mod check;
 pub mod env;
+pub mod joining;
 pub mod keys;
 pub mod layer;
 #[cfg(feature = "config")]

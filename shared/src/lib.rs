@@ -12,6 +12,7 @@
 //! | [`life`] | the states of a job as its owner sees them |
 //! | [`plan`] | which node holds which layers, which jobs train there |
 //! | [`wire`] | what travels between processes |
+//! | [`actor`] | why actors and threads end, and how often they are started again |
 //! | [`telemetry`] | what processes measure of themselves, and where it is read |
 //! | [`model`] | layer, head and vocabulary sizes of a backbone; the sites an adapter may attach to |
 //! | `net` | connections between processes: QUIC with TLS both ways; feature `net` |
@@ -25,6 +26,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod actor;
 #[cfg(feature = "artifact")]
 pub mod artifact;
 pub mod config;

@@ -12,6 +12,8 @@
 //! | [`stream`] | messages and raw bytes over a stream |
 //! | [`router`] | taking connections and streams |
 //! | [`permit`] | who may do what |
+//! | [`shelf`] | files of the backbone handed to other members |
+//! | `resume` | such a file fetched in as many tries as it takes |
 //! | [`client`] | requests to the coordinator, files up and down |
 //! | [`backoff`] | how long to wait before the next try |
 //! | [`fault`] | what goes wrong |
@@ -30,7 +32,9 @@ mod keyring;
 pub mod permit;
 mod private_file;
 pub mod renew;
+mod resume;
 pub mod router;
+pub mod shelf;
 pub mod stream;
 pub mod token;
 

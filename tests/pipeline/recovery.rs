@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gpu_actor::artifacts::folder::FolderArtifacts;
+use gpu_actor::artifacts::stored::SharedStore;
 use gpu_actor::artifacts::{manifest, part};
 use gpu_actor::replica::event::ReplicaEvent;
 use gpu_actor::replica::lead::{Lead, Start};
 use gpu_actor::train::session::{Standing, layout_of};
 use proptest::prelude::*;
+use shared::artifact::{self, BlockingStore};
 use shared::model::Family;
 use shared::wire::order::JobAction;
 use system_tests::methods;
@@ -95,7 +96,9 @@ proptest! {
 fn parts_of_three_stages_load_on_two() {
     let model = tiny::model(Family::Qwen3, true);
     let root = tempfile::tempdir().unwrap();
-    let store: Store = Arc::new(FolderArtifacts::new(root.path()));
+    let address = root.path().display().to_string();
+    let folder = artifact::Store::open(&address, &BTreeMap::new()).unwrap();
+    let store: Store = Arc::new(SharedStore::new(BlockingStore::new(folder).unwrap()));
     let plans: Vec<Plan> = methods::every()
         .into_iter()
         .enumerate()

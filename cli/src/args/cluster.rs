@@ -250,15 +250,22 @@ const SAMPLE: &str = "\
 Examples:
   spotmux sample 'What is the capital of France?'
   spotmux sample --job support 'Where is my parcel?'
-  echo 'Where is my parcel?' | spotmux sample --job support -";
+  spotmux sample --job support --system 'Answer in one word.' 'Where is my parcel?'
+  echo 'def fib(n):' | spotmux sample --raw -";
 
 /// Arguments of `spotmux sample`.
 #[derive(Debug, Args)]
 #[command(after_help = SAMPLE)]
 pub(crate) struct SampleArgs {
-    /// The user's turn; `-` reads standard input
+    /// The user's turn, or the text to continue with --raw; `-` reads standard input
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: String,
+    /// The system's turn
+    #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
+    pub(crate) system: Option<String>,
+    /// Continues the text as it is, without the model's chat template
+    #[arg(long)]
+    pub(crate) raw: bool,
     /// With this job's adapter as it is now [default: the backbone alone]
     #[arg(long, value_name = "JOB", value_parser = parse::job)]
     pub(crate) job: Option<JobRef>,

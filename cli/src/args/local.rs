@@ -1,8 +1,9 @@
 //! Starting and ending a cluster, its settings, its certificates, its health.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use shared::ids::NodeName;
 
 use super::cluster::{ClusterArgs, Consent};
@@ -56,6 +57,8 @@ pub(crate) enum CaCommand {
     Issue(CaIssueArgs),
     /// Makes a one-time token with which a machine joins by itself
     Token(CaTokenArgs),
+    /// Has the operator's certificate of this machine made anew by the coordinator
+    Renew(CaRenewArgs),
 }
 
 const CA_INIT: &str = "\
@@ -113,6 +116,72 @@ pub(crate) struct CaTokenArgs {
     pub(crate) operator: bool,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
+}
+
+const CA_RENEW: &str = "\
+Examples:
+  spotmux ca renew
+
+Every command that reaches the cluster does this by itself once two thirds of the certificate's life are over; \
+nodes and the coordinator renew theirs while they run.";
+
+/// Arguments of `spotmux ca renew`.
+#[derive(Debug, Args)]
+#[command(after_help = CA_RENEW)]
+pub(crate) struct CaRenewArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+const JOIN: &str = "\
+Examples:
+  spotmux join --coordinator 10.0.0.1:7420 --token - --name n4 < token.txt
+  spotmux join --coordinator host:7420 --token spotmux-join-1... --name n4 --listen 10.0.0.4:7430
+  spotmux join --coordinator host:7420 --token - --role operator --name alice
+
+The token, made with `spotmux ca token`, names the cluster's authority: nobody else is believed, and nobody else is \
+shown it. What is written is a certificate, and a cluster.toml where there is none.";
+
+/// As what a machine joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum JoinRole {
+    /// A node that holds a stage of the backbone
+    GpuActor,
+    /// A person or program that gives orders
+    Operator,
+}
+
+/// Arguments of `spotmux join`.
+#[derive(Debug, Args)]
+#[command(after_help = JOIN)]
+pub(crate) struct JoinArgs {
+    /// Where the coordinator listens
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) coordinator: String,
+    /// The token; `-` reads it from standard input, where no list of processes shows it
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: String,
+    /// As what
+    #[arg(long, value_enum, default_value_t = JoinRole::GpuActor)]
+    pub(crate) role: JoinRole,
+    /// The name that the token was made for
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: NodeName,
+    /// Where a node listens (UDP) [default: port 7430 of the address that reaches the coordinator]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Where its neighbours reach it, if not there
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) advertise: Option<SocketAddr>,
+    /// Compute threads of a node
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub(crate) threads: Option<u64>,
+    /// Memory that a node offers
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=(64 << 20)))]
+    pub(crate) memory_mib: Option<u64>,
+    /// File of the cluster, written if it is not there [default: $SPOTMUX_CONFIG, then cluster.toml]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 const DOCTOR: &str = "\

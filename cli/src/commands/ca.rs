@@ -3,16 +3,18 @@
 use serde_json::json;
 use shared::config::load::Loaded;
 use shared::config::places;
+use shared::net::credential::Credential;
 use shared::net::identity::Role;
 use shared::net::token::TokenStore;
 
-use crate::args::{CaCommand, CaInitArgs, CaIssueArgs, CaTokenArgs};
+use crate::args::{CaCommand, CaInitArgs, CaIssueArgs, CaRenewArgs, CaTokenArgs};
 use crate::clock;
 use crate::cluster_file;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::render::{Align, Table};
 use crate::security;
 use crate::session::Session;
+use crate::shown;
 
 /// Runs the command.
 pub(crate) fn run(command: &CaCommand, session: &Session<'_>) -> Result<Exit, Failure> {
@@ -20,6 +22,7 @@ pub(crate) fn run(command: &CaCommand, session: &Session<'_>) -> Result<Exit, Fa
         CaCommand::Init(args) => init(args, session),
         CaCommand::Issue(args) => issue(args, session),
         CaCommand::Token(args) => token(args, session),
+        CaCommand::Renew(args) => renew(args, session),
     }
 }
 
@@ -92,6 +95,31 @@ fn token(args: &CaTokenArgs, session: &Session<'_>) -> Result<Exit, Failure> {
         "lets {} in once, within {minutes} minutes; it is not shown again",
         args.name
     ));
+    let role = if args.operator {
+        " --role operator"
+    } else {
+        ""
+    };
+    output.next(&[format!(
+        "spotmux join --coordinator {} --token - --name {}{role}   # on that machine",
+        loaded.config.coordinator.listen, args.name
+    )]);
+    Ok(Exit::Done)
+}
+
+fn renew(args: &CaRenewArgs, session: &Session<'_>) -> Result<Exit, Failure> {
+    let quic = session.connect(&args.cluster)?;
+    let held = Credential::load(quic.credential()).or_exit(Exit::BadInput)?;
+    let fresh = quic.renew(&held)?;
+    let left = shown::span(fresh.life.end.since(clock::now()));
+    let path = quic.credential();
+    let told = json!({
+        "file": path,
+        "identity": fresh.identity.to_string(),
+        "until": fresh.life.end.seconds(),
+    });
+    let text = format!("{}: {}, holds for {left}", path.display(), fresh.identity);
+    session.output.result(&told, &text)?;
     Ok(Exit::Done)
 }
 
@@ -114,7 +142,6 @@ mod tests {
     use std::fs;
 
     use shared::ids::NodeName;
-    use shared::net::credential::Credential;
 
     use super::*;
     use crate::args::ClusterArgs;
@@ -173,7 +200,9 @@ mod tests {
         let loaded = cluster_file::load(&cluster, &settings).unwrap();
         let word = made(&loaded, &token).unwrap();
         let tokens = TokenStore::new(&security::directory(&loaded).join(places::TOKENS));
-        let joined = tokens.redeem(&word.parse().unwrap(), clock::now()).unwrap();
+        let joined = tokens
+            .redeem(&word.parse().unwrap(), clock::now(), |_| Ok(()))
+            .unwrap();
         assert_eq!(joined.to_string(), "spotmux://local/gpu-actor/n5");
     }
 }

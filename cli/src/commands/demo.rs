@@ -81,7 +81,6 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
     };
     interrupt.after_steps();
     let before = scene.ask(None)?;
-    let adapters: Vec<PathBuf> = prepared.iter().map(|job| job.place.adapter()).collect();
     let trained = match args.alone {
         true => scene.alone(prepared)?,
         false => {
@@ -94,11 +93,9 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
             scene.cluster(&prepared, &wishes)?
         }
     };
-    let Some((happened, exit)) = trained else {
+    let Some((happened, after, exit)) = trained else {
         return Ok(Exit::Interrupted);
     };
-    interrupt.after_steps();
-    let after = scene.ask(Some(&adapters))?;
     let answers = Answers { before, after };
     let costs = Costs {
         seconds: clock.seconds(),

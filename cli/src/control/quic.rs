@@ -2,25 +2,31 @@
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use shared::config::load::Loaded;
+use shared::config::places;
 use shared::net::client::{Client, ClientError};
+use shared::net::credential::Credential;
 use shared::net::endpoint::{Endpoint, EndpointSettings};
 use shared::net::fault::{CloseCode, NetError};
+use shared::net::renew::{self, RenewError};
 use shared::wire::request::{FileRef, Reply, Request};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{Control, Flow};
+use crate::clock;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
+use crate::remark;
 use crate::security;
+use crate::shown;
 
 /// How long a coordinator may take to answer a greeting.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a wait looks whether the user wants no more of it.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -29,8 +35,8 @@ pub(crate) struct Quic {
     runtime: Runtime,
     client: Client,
     interrupt: Interrupt,
-    /// Open as long as the connection.
-    _endpoint: Arc<Endpoint>,
+    endpoint: Arc<Endpoint>,
+    credential: PathBuf,
 }
 
 impl Quic {
@@ -70,12 +76,57 @@ impl Quic {
             Failure::new(exit_of(&error), message)
                 .hint("is it running? spotmux up starts a cluster on this machine; spotmux doctor looks for more")
         })?;
-        Ok(Self {
+        let quic = Self {
             runtime,
             client,
             interrupt: interrupt.clone(),
-            _endpoint: endpoint,
-        })
+            endpoint,
+            credential: security::directory(loaded).join(places::OPERATOR),
+        };
+        quic.renew_in_time(&credential);
+        Ok(quic)
+    }
+
+    /// Has a certificate that is past two thirds of its life made anew; what keeps it from that is told, and no more.
+    fn renew_in_time(&self, held: &Credential) {
+        let now = clock::now();
+        if now < held.renewal() {
+            return;
+        }
+        if let Err(failure) = self.renew(held) {
+            remark::say(&format!(
+                "note: the certificate {} expires in {} and was not renewed: {}",
+                self.credential.display(),
+                shown::span(held.life.end.since(now)),
+                failure.message()
+            ));
+        }
+    }
+
+    /// Has the certificate made anew, and keeps it in its file.
+    ///
+    /// # Errors
+    /// A refusal, [`Exit::Unreachable`], or [`Exit::Internal`] when the file cannot be written.
+    pub(crate) fn renew(&self, held: &Credential) -> Result<Credential, Failure> {
+        let renewal = renew::renew(&self.client, &self.endpoint, held, &self.credential);
+        let renewed = self
+            .runtime
+            .block_on(async { tokio::time::timeout(PATIENCE, renewal).await });
+        match renewed {
+            Ok(Ok(fresh)) => Ok(fresh),
+            Ok(Err(RenewError::Client(error))) => Err(told(error)),
+            Ok(Err(error @ RenewError::File(_))) => Err(error).or_exit(Exit::Internal),
+            Ok(Err(error)) => Err(error).or_exit(Exit::Coordinator),
+            Err(_) => Err(Failure::new(
+                Exit::Unreachable,
+                format!("no answer within {} s", PATIENCE.as_secs()),
+            )),
+        }
+    }
+
+    /// The file of the certificate that is shown.
+    pub(crate) fn credential(&self) -> &Path {
+        &self.credential
     }
 
     /// Waits for an answer, or until the user wants no more of it.
@@ -139,7 +190,7 @@ fn told(error: ClientError) -> Failure {
     }
 }
 
-fn exit_of(error: &NetError) -> Exit {
+pub(crate) fn exit_of(error: &NetError) -> Exit {
     match error {
         NetError::Closed {
             code: CloseCode::Forbidden,
@@ -155,7 +206,7 @@ fn exit_of(error: &NetError) -> Exit {
 }
 
 /// Where a listening address is reached from this machine: one of all addresses is reached on loopback.
-fn from_here(listen: SocketAddr) -> SocketAddr {
+pub(crate) fn from_here(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -165,7 +216,7 @@ fn from_here(listen: SocketAddr) -> SocketAddr {
 }
 
 /// The address to send from.
-fn source(target: SocketAddr) -> SocketAddr {
+pub(crate) fn source(target: SocketAddr) -> SocketAddr {
     let ip = match target.ip() {
         IpAddr::V4(ip) if ip.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

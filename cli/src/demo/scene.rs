@@ -6,11 +6,11 @@ use gpu_actor::sample::choice::Sampling;
 use gpu_actor::sample::generator::BARE;
 use gpu_actor::stage::step::Stage;
 use kernels::cpu::Cpu;
-use serde::Serialize;
 use shared::wire::view::ClusterView;
 
 use super::kit::{self, Probe};
 use super::lodging::{self, Wishes};
+use super::question::Told;
 use super::report::{Cluster, Happened};
 use super::steady::Steady;
 use super::tour::Tour;
@@ -28,15 +28,6 @@ use crate::training::prepare::Prepared;
 use crate::training::report;
 use crate::training::run::Run;
 use crate::writer;
-
-/// What a program is told of a question.
-#[derive(Debug, Serialize)]
-struct Told<'a> {
-    event: &'static str,
-    job: &'a str,
-    when: &'static str,
-    text: &'a str,
-}
 
 /// Where it takes place.
 pub(crate) struct Scene<'a> {
@@ -56,8 +47,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) interrupt: &'a Interrupt,
 }
 
-/// What was trained, and how it ended; nothing when the user stopped it.
-pub(crate) type Trained = Option<(Happened, Exit)>;
+/// What was trained, what each job answers then, and how it ended; nothing when the user stopped it.
+pub(crate) type Trained = Option<(Happened, Vec<String>, Exit)>;
 
 impl Scene<'_> {
     /// Trains in this process.
@@ -70,6 +61,7 @@ impl Scene<'_> {
             "training in this process, {} threads",
             self.cpu.threads()
         ));
+        let adapters: Vec<PathBuf> = prepared.iter().map(|job| job.place.adapter()).collect();
         let mut run = Run::new(self.backbone, self.cpu, engine, prepared)?;
         let exit = run.train(self.output, self.interrupt)?;
         if exit == Exit::Interrupted {
@@ -88,7 +80,9 @@ impl Scene<'_> {
             memory: machine::peak_resident(),
             cluster: None,
         };
-        Ok(Some((happened, exit)))
+        drop(run);
+        let answers = self.ask(Some(&adapters))?;
+        Ok(Some((happened, answers, exit)))
     }
 
     /// Trains on a cluster of processes, and leaves none of them running.
@@ -163,7 +157,7 @@ impl Scene<'_> {
                 moved: toured.moved,
             }),
         };
-        Ok(Some((happened, toured.exit)))
+        Ok(Some((happened, toured.answers, toured.exit)))
     }
 
     /// The answer of each job to its question, of the bare model or with the adapters; greedy, so that it is the same

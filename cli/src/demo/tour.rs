@@ -12,6 +12,7 @@ use shared::wire::view::{EventView, JobView};
 
 use super::heard::Heard;
 use super::lodging::News;
+use super::question;
 use super::shift::{Held, Moved, Shift};
 use super::steady;
 use crate::clock::Stopwatch;
@@ -67,6 +68,8 @@ pub(crate) struct Toured {
     pub(crate) memory: Option<u64>,
     /// Processes of the cluster.
     pub(crate) processes: usize,
+    /// What each job answers with its adapter.
+    pub(crate) answers: Vec<String>,
     /// Whether all jobs succeeded.
     pub(crate) exit: Exit,
 }
@@ -114,17 +117,20 @@ impl Tour<'_> {
         seen.board.clear();
         followed?;
         let (tokens, seconds) = seen.heard.effort();
-        let (mut reports, mut exit) = (Vec::new(), Exit::Done);
+        let (mut reports, mut trained, mut exit) = (Vec::new(), Vec::new(), Exit::Done);
         for (job, view) in self.prepared.iter().zip(&accepted) {
             let view = self.desk.job(&Request::Job(JobRef::Id(view.id)))?;
             let progress = progress(&view);
             let reason = self.take_home(job, &view, &progress)?;
+            trained.push(reason.is_none().then_some(view.id));
             if reason.is_some() {
                 exit = Exit::JobEnded;
             }
             reports.push(report::came(job, &progress, reason));
         }
+        let answers = question::ask(self.desk, &trained)?;
         Ok(Toured {
+            answers,
             reports,
             seconds,
             rate: tokens as f64 / seconds.max(1e-9),

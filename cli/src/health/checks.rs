@@ -1,8 +1,8 @@
 //! The checks.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
 
 use shared::config::check::ModelFacts;
 use shared::config::load::Loaded;
@@ -10,7 +10,7 @@ use shared::net::credential::Credential;
 use shared::units::{Bytes, Micros};
 use shared::wire::request::{Reply, Request};
 
-use super::Check;
+use super::{Check, Verdict};
 use crate::backbone;
 use crate::clock;
 use crate::control::Control;
@@ -22,6 +22,8 @@ use crate::store::Store;
 
 /// Clocks that differ by less do not matter.
 const SKEW: Micros = Micros::of_millis(2_000);
+/// A process may take so long to say how it is.
+const ANSWER: Duration = Duration::from_secs(2);
 /// Certificates are not believed when clocks differ by more.
 const MOST_SKEW: Micros = Micros::of_millis(5 * 60 * 1000);
 
@@ -46,8 +48,63 @@ pub(super) fn ports(loaded: &Loaded) -> Vec<Check> {
             loaded,
             udp(node.listen),
         ));
+        if config.telemetry.metrics {
+            let key = format!("node[{index}].metrics");
+            let check = port(&key, loaded, tcp(node.metrics));
+            // A node works without its metrics.
+            found.push(match check.verdict {
+                Verdict::Fail => Check::warn(check.what, check.found, check.remedy),
+                _ => check,
+            });
+        }
     }
     found
+}
+
+/// Whether the nodes of this file tell of themselves where they should, and are well.
+pub(super) fn metrics(loaded: &Loaded) -> Vec<Check> {
+    const WHAT: &str = "metrics";
+    let config = &loaded.config;
+    if !config.telemetry.metrics {
+        return Vec::new();
+    }
+    let nodes = config.nodes().into_iter();
+    let asked = nodes.map(|node| {
+        let (name, address) = (&node.name, node.metrics);
+        match healthz(address) {
+            Ok(answer) if answer.starts_with("HTTP/1.1 200") => {
+                Check::ok(WHAT, format!("node {name} is well, says {address}"))
+            }
+            Ok(answer) => Check::fail(
+                WHAT,
+                format!("node {name} is not well: {}", last_line(&answer)),
+                format!(
+                    "look at its log, and at spotmux nodes; it answers at http://{address}/healthz"
+                ),
+            ),
+            Err(error) => Check::warn(
+                WHAT,
+                format!("node {name} does not answer at {address}: {error}"),
+                "is it up, on this machine? its log says so when the port was taken",
+            ),
+        }
+    });
+    asked.collect()
+}
+
+/// What a process answers who asks how it is.
+fn healthz(address: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, ANSWER)?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.set_write_timeout(Some(ANSWER))?;
+    write!(stream, "GET /healthz HTTP/1.1\r\nHost: {address}\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.take(64 << 10).read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+fn last_line(answer: &str) -> &str {
+    answer.trim_end().lines().last().unwrap_or_default()
 }
 
 fn udp(address: SocketAddr) -> (SocketAddr, &'static str, std::io::Result<()>) {
@@ -266,42 +323,6 @@ fn memory(loaded: &Loaded) -> Check {
         Check::warn(WHAT, text, remedy)
     } else {
         Check::ok(WHAT, text)
-    }
-}
-
-/// Whether artifacts can be written.
-pub(super) fn store(loaded: &Loaded) -> Check {
-    const WHAT: &str = "store";
-    let (url, place) = (&loaded.config.store.url, loaded.origin("store.url"));
-    if let Some((scheme, _)) = url.split_once("://")
-        && scheme != "file"
-    {
-        let text = format!("{url} is not tried from here");
-        return Check::warn(WHAT, text, "the coordinator tries it at its start");
-    }
-    let folder = loaded.path_of(url.strip_prefix("file://").unwrap_or(url));
-    // What is not there yet is made by the cluster: its nearest folder must allow that.
-    let there = folder
-        .ancestors()
-        .find(|path| path.is_dir() || path.as_os_str().is_empty());
-    let there = match there {
-        Some(path) if path.as_os_str().is_empty() => std::path::Path::new("."),
-        Some(path) => path,
-        None => &folder,
-    };
-    let tried = tempfile::Builder::new()
-        .prefix(".spotmux-")
-        .tempfile_in(there);
-    match tried.and_then(|file| fs::write(file.path(), b"probe")) {
-        Ok(()) => Check::ok(WHAT, format!("{} can be written", folder.display())),
-        Err(error) => Check::fail(
-            WHAT,
-            format!("{} cannot be written: {error}", folder.display()),
-            format!(
-                "change store.url ({place}), or the rights of {}",
-                there.display()
-            ),
-        ),
     }
 }
 

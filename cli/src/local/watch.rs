@@ -6,6 +6,7 @@
 //! - `SV-3` The end is in order: asked, then nodes, then the coordinator, then by force; each step waits for the last.
 //! - `SV-4` The second signal is the end at once.
 
+use shared::actor::budget::{Budget, Restarts};
 use shared::units::Micros;
 
 /// How patient it is.
@@ -15,12 +16,8 @@ pub(crate) struct Patience {
     pub(crate) ready: Micros,
     /// For each step of the end.
     pub(crate) end: Micros,
-    /// Restarts of one process within `window` that are borne.
-    pub(crate) restarts: usize,
-    /// See `restarts`.
-    pub(crate) window: Micros,
-    /// Before the first restart; doubled with each.
-    pub(crate) pause: Micros,
+    /// Restarts of one process that are borne.
+    pub(crate) restarts: Budget,
 }
 
 impl Default for Patience {
@@ -28,9 +25,11 @@ impl Default for Patience {
         Self {
             ready: Micros::of_millis(120_000),
             end: Micros::of_millis(20_000),
-            restarts: 5,
-            window: Micros::of_millis(120_000),
-            pause: Micros::of_millis(500),
+            restarts: Budget {
+                restarts: 5,
+                window: Micros::of_millis(120_000),
+                pause: Micros::of_millis(500),
+            },
         }
     }
 }
@@ -115,7 +114,7 @@ pub(crate) struct Watch {
     phase: Phase,
     until: Micros,
     lives: Vec<Life>,
-    ends: Vec<Vec<Micros>>,
+    ends: Vec<Restarts>,
 }
 
 impl Watch {
@@ -126,7 +125,7 @@ impl Watch {
             phase: Phase::Starting,
             until: now.plus(patience.ready),
             lives: vec![Life::Runs; children],
-            ends: vec![Vec::new(); children],
+            ends: vec![Restarts::new(patience.restarts); children],
         };
         (watch, (0..children).map(Effect::Start).collect())
     }
@@ -168,14 +167,11 @@ impl Watch {
             }
             Phase::Serving => {
                 let ends = &mut self.ends[child];
-                ends.retain(|end| now.since(*end) < self.patience.window);
-                ends.push(now);
-                if ends.len() > self.patience.restarts {
+                let Some(pause) = ends.ended(now) else {
                     return self.end(Outcome::TooOften(child), Step::Asked, now, effects);
-                }
-                let doubled = self.patience.pause.0 << (ends.len() - 1).min(16);
-                self.lives[child] = Life::Waits(now.plus(Micros(doubled)));
-                effects.push(Effect::TellRestart(child, ends.len()));
+                };
+                self.lives[child] = Life::Waits(now.plus(pause));
+                effects.push(Effect::TellRestart(child, ends.count()));
             }
             Phase::Ending(..) | Phase::Ended => self.go_on(now, effects),
         }

@@ -43,6 +43,8 @@ const COMMANDS: &[&[&str]] = &[
     &["ca", "init"],
     &["ca", "issue"],
     &["ca", "token"],
+    &["ca", "renew"],
+    &["join"],
     &["doctor"],
     &["config"],
     &["config", "show"],

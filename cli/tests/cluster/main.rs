@@ -8,9 +8,11 @@
 
 mod disturbed;
 mod hostile;
+mod joining;
 mod lossy;
 mod metrics;
 mod netem;
+mod panics;
 mod peace;
 mod relay;
 mod run;

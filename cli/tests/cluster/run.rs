@@ -115,10 +115,8 @@ impl<'a> Cluster<'a> {
             processes: Vec::new(),
             inside: Box::new(inside),
         };
-        for (name, mut command) in commands {
-            let log = fs::File::create(sandbox.path().join(format!("{name}.log"))).unwrap();
-            let process = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
-            cluster.processes.push(process);
+        for (name, command) in commands {
+            cluster.add(name, command);
         }
         cluster.until("the cluster serves", |cluster| {
             let status = cluster.json(&["status"])?;
@@ -126,6 +124,13 @@ impl<'a> Cluster<'a> {
             (plan > 0).then_some(())
         });
         cluster
+    }
+
+    /// Starts one more process.
+    pub(crate) fn add(&mut self, name: &str, mut command: Command) {
+        let log = fs::File::create(self.sandbox.path().join(format!("{name}.log"))).unwrap();
+        let process = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        self.processes.push(process);
     }
 
     /// One document that a command prints; none when it fails.

@@ -11,15 +11,17 @@ fn a_sample_after_the_end_is_that_of_the_adapter_fetched() {
     cluster.submit();
     cluster.adapters();
     // Greedily, and with draws: most likely of a tiny model is a row of spaces.
-    let mut said = 0;
+    let (mut said, mut texts) = (0, Vec::new());
     for (job, more) in [
-        ("lora", ["--temperature", "0"]),
-        ("dora", ["--temperature", "1"]),
-        ("ia3", ["--temperature", "1"]),
+        ("lora", &["--temperature", "0"][..]),
+        ("dora", &["--temperature", "1"]),
+        ("ia3", &["--temperature", "1"]),
+        ("dora", &["--temperature", "1", "--system", "Be short."]),
+        ("dora", &["--temperature", "1", "--raw"]),
     ] {
         let common = |first: [&'static str; 2]| {
             let rest = ["--max-tokens", "24", "--seed", "3"];
-            [&first[..], &rest[..], &more[..]].concat()
+            [&first[..], &rest[..], more].concat()
         };
         let mut arguments = common(["sample", PROMPT]);
         arguments.extend(["--job", job]);
@@ -29,8 +31,11 @@ fn a_sample_after_the_end_is_that_of_the_adapter_fetched() {
         arguments.extend(["--model", "model", "--adapter", &folder]);
         let wanted = cluster.json(&arguments).expect("it is generated");
         said += sampled["text"].as_str().unwrap().len();
-        assert_eq!(sampled["text"], wanted["text"], "{job}");
+        assert_eq!(sampled["text"], wanted["text"], "{job} {more:?}");
+        texts.push(sampled["text"].clone());
     }
+    // The system's turn and the lack of any matter.
+    assert!(texts[1] != texts[3] && texts[1] != texts[4], "{texts:?}");
     assert!(said > 0, "three empty samples prove nothing");
     // A guest is no job.
     let status = cluster.json(&["status"]).unwrap();

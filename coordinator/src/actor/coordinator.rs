@@ -252,8 +252,11 @@ impl StreamHandler<Written> for CoordinatorActor {
         }
     }
 
-    /// The journal's thread ended: it said why before.
-    fn finished(&mut self, _: &mut Self::Context) {}
+    /// The journal's thread ended: it said why before, unless it panicked.
+    fn finished(&mut self, _: &mut Self::Context) {
+        let why = "the journal's thread panicked: start the coordinator again, and report the lines before this";
+        self.end(Ending::Failed(why.into()));
+    }
 }
 
 impl Handler<Ask> for CoordinatorActor {

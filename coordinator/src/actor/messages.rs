@@ -26,9 +26,9 @@ pub(super) enum ToClient {
     Tokens(Vec<u32>),
 }
 
-/// Answers that may wait for a client's network.
+/// Answers that may wait for a client's network; one more is refused: the stream ends, and the client asks again.
 pub(super) const ANSWERS: usize = 256;
-/// Orders that may wait for a node's network.
+/// Orders that may wait for a node's network; one more is refused: the connection ends, and the node starts over.
 pub(super) const ORDERS: usize = 1024;
 
 /// What a client asks of the machine.
@@ -38,37 +38,37 @@ pub(super) enum Question {
     Sample(Option<JobRef>, SampleOrder),
 }
 
-/// A client asks; its number.
+/// A client asks; its number. When the mailbox is full it waits, and the client with it.
 #[derive(Debug, Message)]
 #[rtype(result = "Handle")]
 pub(super) struct Ask(pub(super) Question, pub(super) mpsc::Sender<ToClient>);
 
-/// A client no longer waits.
+/// A client no longer waits. When the mailbox is full it waits.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Gone(pub(super) Handle);
 
-/// A node connected; its number.
+/// A node connected; its number. When the mailbox is full it waits.
 #[derive(Debug, Message)]
 #[rtype(result = "LinkId")]
 pub(super) struct Arrived(pub(super) mpsc::Sender<ToNode>);
 
-/// A node tells.
+/// A node tells. When the mailbox is full it waits, and the node's connection with it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Told(pub(super) LinkId, pub(super) Notice);
 
-/// A node's connection ended.
+/// A node's connection ended. When the mailbox is full it waits.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Left(pub(super) LinkId);
 
-/// The files of a job were read.
+/// The files of a job were read. When the mailbox is full it waits.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Prepared(pub(super) JobId, pub(super) Result<Inputs, Reason>);
 
-/// The process is asked to end; the cluster stays.
+/// The process is asked to end; the cluster stays. When the mailbox is full it waits.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Stop;

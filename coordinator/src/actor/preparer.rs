@@ -25,7 +25,13 @@ pub(super) fn start(network: &tokio::runtime::Handle, settings: &CoordinatorSett
             let (store, language, shape) =
                 (store.clone(), Arc::clone(&language), Arc::clone(&shape));
             handle.spawn(async move {
-                let outcome = prepare(&store, &language, &shape, &submission).await;
+                let work = async move { prepare(&store, &language, &shape, &submission).await };
+                let outcome = tokio::spawn(work).await.unwrap_or_else(|panic| {
+                    Err(Reason {
+                        class: ReasonClass::System,
+                        message: format!("preparing the job panicked: report a bug ({panic})"),
+                    })
+                });
                 // An actor that is gone finds the job unprepared when it is back.
                 let _ = actor.send(Prepared(job, outcome)).await;
             });

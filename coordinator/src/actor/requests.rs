@@ -10,11 +10,13 @@ use shared::net::fault::NetError;
 use shared::net::router::{Service, Stop};
 use shared::net::stream::Stream;
 use shared::wire::opening::Opening;
-use shared::wire::request::{JobRef, RefusalCode, Reply, Request, SampleRequest};
+use shared::wire::request::{JobRef, Joining, RefusalCode, Reply, Request, SampleRequest};
+use shared::wire::view::NodeView;
 use tokio::sync::mpsc;
 
 use super::coordinator::CoordinatorActor;
 use super::files::{self, refusal};
+use super::library::Library;
 use super::messages::{ANSWERS, Ask, Gone, Question, ToClient};
 use super::renewal::{expired, send_away};
 use super::settings::CoordinatorSettings;
@@ -25,6 +27,7 @@ pub(super) struct CoordinatorService {
     pub(super) actor: Addr<CoordinatorActor>,
     pub(super) settings: CoordinatorSettings,
     pub(super) enroller: Option<Arc<Enroller>>,
+    pub(super) library: Library,
 }
 
 const NO_AUTHORITY: &str =
@@ -54,6 +57,13 @@ impl Service for CoordinatorService {
                 Err(reply) => Ok(reply),
             },
             Request::Sample(sample) => return self.sample(peer, &sample, stream, stop).await,
+            Request::Backbone => match self.nodes().await {
+                Ok(nodes) => self.library.tell(nodes).await,
+                Err(reply) => Ok(reply),
+            },
+            Request::BackboneFile { file, from } => {
+                return self.library.serve(&file, from, stream).await;
+            }
             Request::Renew { signing_request } => Ok(match &self.enroller {
                 Some(enroller) => enroller.renew(peer, &signing_request, now),
                 None => Reply::Refused(refusal(RefusalCode::Invalid, NO_AUTHORITY.into())),
@@ -88,9 +98,9 @@ impl Service for CoordinatorService {
         }
     }
 
-    async fn join(&self, token: String, signing_request: String) -> Reply {
+    async fn join(&self, joining: Joining) -> Reply {
         match &self.enroller {
-            Some(enroller) => enroller.join(&token, &signing_request, (self.settings.wall)()),
+            Some(enroller) => enroller.join(&joining, (self.settings.wall)()),
             None => Reply::Refused(refusal(RefusalCode::Invalid, NO_AUTHORITY.into())),
         }
     }
@@ -182,19 +192,31 @@ impl CoordinatorService {
 
     /// The id of a job by which its artifacts are named.
     async fn job_of(&self, job: JobRef) -> Result<String, Reply> {
+        match self.one_reply(Request::Job(job)).await? {
+            Reply::Job(job) => Ok(job.id.to_string()),
+            other => Err(other),
+        }
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>, Reply> {
+        match self.one_reply(Request::Nodes).await? {
+            Reply::Nodes(nodes) => Ok(nodes),
+            other => Err(other),
+        }
+    }
+
+    /// What the machine answers to a question that has one answer.
+    async fn one_reply(&self, request: Request) -> Result<Reply, Reply> {
         let (answers, mut inbox) = mpsc::channel(ANSWERS);
         let question = Question::Request {
             trace: String::new(),
-            request: Request::Job(job),
+            request,
         };
         if self.actor.send(Ask(question, answers)).await.is_err() {
             return Err(closing());
         }
         match inbox.recv().await {
-            Some(ToClient::Reply(reply, _)) => match *reply {
-                Reply::Job(job) => Ok(job.id.to_string()),
-                other => Err(other),
-            },
+            Some(ToClient::Reply(reply, _)) => Ok(*reply),
             _ => Err(closing()),
         }
     }

@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use super::coordinator::CoordinatorActor;
 use super::error::RunError;
 use super::leadership::Leadership;
+use super::library::Library;
 use super::messages::{Ending, Stop};
 use super::meters::Meters;
 use super::preparer;
@@ -42,6 +43,7 @@ pub fn run(
                 Authority::load(path)?,
                 tokens,
                 life,
+                settings.told_to_joiners.clone(),
             )))
         }
     };
@@ -71,6 +73,10 @@ pub fn run(
         actor: actor.clone(),
         settings: settings.clone(),
         enroller: enroller.clone(),
+        library: Library::new(
+            settings.decisions.backbone.identity.clone(),
+            settings.backbone.clone(),
+        ),
     };
     let router = network
         .block_on(async { Router::start(Arc::clone(&endpoint), service, RouterLimits::default()) });

@@ -1,7 +1,7 @@
 //! Texts to tokens and back, for clients that want one continued.
 
 use data::mask::Encoder;
-use data::message::Message;
+use data::message::{Message, Role};
 use data::tokenizer::{Special, Stream};
 use shared::wire::order::SampleOrder;
 use shared::wire::request::{Refusal, RefusalCode, SampleRequest};
@@ -24,9 +24,26 @@ pub(super) fn order(
         special: Special::Plain,
         train_on_inputs: false,
     };
-    let prompt = encoder
-        .prompt(&[Message::user(request.prompt.clone())])
-        .map_err(|error| invalid(&error))?;
+    let prompt = match (&request.system, request.raw) {
+        (Some(_), true) => {
+            return Err(refusal(
+                RefusalCode::Invalid,
+                "a raw prompt has no turns: leave the system's out, or raw".into(),
+            ));
+        }
+        (None, true) => language
+            .tokenizer
+            .encode_raw(&request.prompt, Special::Plain)
+            .map_err(|error| invalid(&error))?,
+        (system, false) => {
+            let system = system
+                .iter()
+                .map(|text| Message::new(Role::System, text.clone()));
+            let user = Message::user(request.prompt.clone());
+            let messages: Vec<Message> = system.chain([user]).collect();
+            encoder.prompt(&messages).map_err(|error| invalid(&error))?
+        }
+    };
     let prompt = language
         .tokenizer
         .within(prompt, vocabulary)

@@ -25,6 +25,17 @@ pub struct Language {
     pub template: Template,
 }
 
+/// The backbone as files, for nodes that have not got it.
+#[derive(Clone, Debug)]
+pub struct BackboneFiles {
+    /// What adapters call their base model.
+    pub base: String,
+    /// Names in one folder, and where each lies here.
+    pub files: Vec<(String, PathBuf)>,
+    /// Bytes a second that a node is handed them with.
+    pub serve_rate: Bytes,
+}
+
 /// All of it.
 #[derive(Clone)]
 pub struct CoordinatorSettings {
@@ -32,6 +43,8 @@ pub struct CoordinatorSettings {
     pub decisions: Settings,
     /// How the backbone writes and reads.
     pub language: Arc<Language>,
+    /// The backbone's files.
+    pub backbone: BackboneFiles,
     /// Where it listens.
     pub endpoint: EndpointSettings,
     /// Where its metrics are read, if anywhere.
@@ -42,6 +55,8 @@ pub struct CoordinatorSettings {
     pub authority: Option<PathBuf>,
     /// Folder of tokens to join.
     pub tokens: PathBuf,
+    /// Keys of `cluster.toml` that who joins is told, each with its value as TOML writes it.
+    pub told_to_joiners: Vec<(String, String)>,
     /// How long certificates made here hold.
     pub certificate_life: Micros,
     /// The store of artifacts.

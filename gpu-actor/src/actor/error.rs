@@ -18,6 +18,16 @@ pub enum RunError {
         /// What is wrong.
         reason: String,
     },
+    /// The backbone is not here, and does not come.
+    #[error(
+        "model.path {path} is absent, and the backbone cannot be had from another member: {reason}"
+    )]
+    Unfetched {
+        /// Where it should be.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The certificate.
     #[error(transparent)]
     Credential(#[from] CredentialError),
@@ -42,6 +52,9 @@ pub enum RunError {
     /// Threads.
     #[error("the system gives no thread or runtime: {0}")]
     System(#[from] std::io::Error),
+    /// A defect that comes again.
+    #[error("{0}: durable states are whole; start it again, and report the lines before this")]
+    TooOften(String),
     /// A defect.
     #[error(
         "the gpu-actor panicked, and durable states are whole: start it again, and report the lines before this"

@@ -8,7 +8,7 @@ use shared::model::ModelShape;
 use shared::units::Bytes;
 
 use super::beside;
-use super::store::SharedStore;
+use crate::artifacts::stored::SharedStore;
 use crate::artifacts::{Artifacts, recover};
 use crate::link::bell::Bell;
 use crate::peft::files::Export;

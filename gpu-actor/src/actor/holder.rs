@@ -1,14 +1,17 @@
 //! Holds posts, one after another: opens layers, links neighbours, starts and ends the stage's thread.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::thread;
+use std::time::Duration;
 
 use kernels::cpu::Cpu;
+use shared::actor::budget::{Budget, Restarts};
+use shared::actor::exit::{ExitReason, caught};
 use shared::ids::NodeName;
 use shared::model::ModelShape;
+use shared::units::Micros;
 use tokio::sync::mpsc;
 
 use super::leading::{self, Surroundings};
@@ -16,10 +19,10 @@ use super::links::{Linker, Links};
 use super::meters::Meters;
 use super::opener::Opener;
 use super::running::{Command, Report, Running};
-use super::store::SharedStore;
 use super::traces::Traces;
 use crate::artifacts::Artifacts;
 use crate::artifacts::keeper::StoreKeeper;
+use crate::artifacts::stored::SharedStore;
 use crate::duty::{Event, Post};
 use crate::link::bell::Bell;
 use crate::model::Model;
@@ -29,7 +32,16 @@ use crate::replica::follower::Follower;
 use crate::replica::lead::Lead;
 use crate::replica::seat::{LeadSettings, Ports, Seat};
 
-/// What a holder is told.
+/// A stage that panics is given up as a lost epoch, and taken again at the next order so often; then the process ends,
+/// and whoever started it starts it again.
+const PANICS: Budget = Budget {
+    restarts: 3,
+    window: Micros::of_millis(120_000),
+    pause: Micros::of_millis(100),
+};
+
+/// What a holder is told. Its queue is not bounded: an order of the coordinator makes a task or none, and those wait on
+/// the coordinator's connection, which is.
 #[derive(Debug)]
 pub(super) enum Task {
     Open(Post),
@@ -55,14 +67,21 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    /// Does what it is told, until it is told to stop. A newer post ends the taking of an older one.
-    pub(super) async fn run(self, mut tasks: mpsc::UnboundedReceiver<Task>) {
+    /// Does what it is told, until it is told to stop or its stage panicked too often. A newer post ends the taking of
+    /// an older one.
+    pub(super) async fn run(self, mut tasks: mpsc::UnboundedReceiver<Task>) -> ExitReason {
         let mut running: Option<Running> = None;
+        let mut restarts = Restarts::new(PANICS);
         let mut next = tasks.recv().await;
         while let Some(task) = next.take() {
             match task {
                 Task::Open(post) => self.open(post),
-                Task::LetGo => end(running.take()).await,
+                Task::LetGo => {
+                    let ended = end(running.take()).await;
+                    if let Err(exit) = self.borne(&mut restarts, ended) {
+                        return exit;
+                    }
+                }
                 Task::Lead(command) => {
                     if let Some(running) = &running {
                         running.tell(command);
@@ -70,14 +89,21 @@ impl Holder {
                 }
                 Task::Stop => {
                     end(running.take()).await;
-                    return;
+                    return ExitReason::Asked;
                 }
                 Task::Take(post) => {
-                    end(running.take()).await;
+                    let ended = end(running.take()).await;
+                    let wait = match self.borne(&mut restarts, ended) {
+                        Ok(wait) => wait,
+                        Err(exit) => return exit,
+                    };
                     let epoch = post.epoch;
                     let mut early = Vec::new();
                     let taken = {
-                        let take = self.take(post);
+                        let take = async {
+                            pause(wait).await;
+                            self.take(post).await
+                        };
                         tokio::pin!(take);
                         loop {
                             tokio::select! {
@@ -108,13 +134,31 @@ impl Holder {
             next = tasks.recv().await;
         }
         end(running).await;
+        ExitReason::Asked
+    }
+
+    /// How long to wait after the end of a stage; its exit when it panicked too often.
+    fn borne(&self, restarts: &mut Restarts, ended: ExitReason) -> Result<Duration, ExitReason> {
+        let ExitReason::Panicked(said) = ended else {
+            return Ok(Duration::ZERO);
+        };
+        let now = (self.linker.settings.clock)();
+        match restarts.ended(now) {
+            Some(Micros(pause)) => Ok(Duration::from_micros(pause)),
+            None => Err(ExitReason::Failed(format!(
+                "the stage panicked {} times within {} s, the last time with: {said}",
+                restarts.count(),
+                PANICS.window.seconds()
+            ))),
+        }
     }
 
     /// Opens a post's layers on a thread of its own.
     fn open(&self, post: Post) {
         let (opener, report) = (Arc::clone(&self.opener), Arc::clone(&self.report));
         tokio::task::spawn_blocking(move || {
-            let outcome = opener.open(&span(&post)).map(|_| ());
+            let opened = caught(|| opener.open(&span(&post)).map(|_| ()));
+            let outcome = opened.unwrap_or_else(|panic| Err(panic.to_string()));
             report(Event::Opened(post.epoch, outcome));
         });
     }
@@ -184,13 +228,12 @@ impl Holder {
                 guarded(&post, &report, || {
                     let lead = Lead::new(model, cpu, seat, ports, lead_settings);
                     leading::run(lead, &around, &inbox, &stopped)
-                });
+                })
             };
             (Some(commands), name.spawn(work))
         } else {
-            let work = move || {
-                guarded(&post, &report, || follow(model, cpu, seat, ports, &stopped));
-            };
+            let work =
+                move || guarded(&post, &report, || follow(model, cpu, seat, ports, &stopped));
             (None, name.spawn(work))
         };
         Ok(Running {
@@ -213,18 +256,39 @@ fn follow(
 }
 
 /// Runs a stage to its end, and tells an error or a panic as the end of its post.
-fn guarded(post: &Post, report: &Report, stage: impl FnOnce() -> Result<(), ReplicaError>) {
-    let (neighbour, reason) = match catch_unwind(AssertUnwindSafe(stage)) {
-        Ok(Ok(())) => return,
-        Ok(Err(error)) => (to_blame(post, &error), error.to_string()),
-        Err(panic) => {
-            let said = panic.downcast_ref::<String>().map(String::as_str);
-            let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
-            let said = said.unwrap_or("without a word");
-            (None, format!("stage {} panicked: {said}", post.stage))
+fn guarded(
+    post: &Post,
+    report: &Report,
+    stage: impl FnOnce() -> Result<(), ReplicaError>,
+) -> ExitReason {
+    let (neighbour, exit) = match caught(stage) {
+        Ok(Ok(())) => return ExitReason::Asked,
+        Ok(Err(error)) => (
+            to_blame(post, &error),
+            ExitReason::Failed(error.to_string()),
+        ),
+        Err(panic) => (None, panic),
+    };
+    let reason = match &exit {
+        ExitReason::Panicked(_) => {
+            // A neighbour that sees its link end may be heard first: here it is told why.
+            tracing::error!(stage = post.stage, %exit, "the stage panicked: its epoch is lost");
+            format!("stage {} {exit}", post.stage)
         }
+        other => other.to_string(),
     };
     report(Event::Broken(post.epoch, neighbour, reason));
+    exit
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a stage that panicked is not taken again at once"
+)]
+async fn pause(so_long: Duration) {
+    if !so_long.is_zero() {
+        tokio::time::sleep(so_long).await;
+    }
 }
 
 fn to_blame(post: &Post, error: &ReplicaError) -> Option<NodeName> {
@@ -243,10 +307,50 @@ fn span(post: &Post) -> std::ops::Range<usize> {
     post.replica.seats[post.stage as usize].layers()
 }
 
-async fn end(running: Option<Running>) {
-    if let Some(running) = running {
-        running.stop();
-        // It ends at its next look, or when its links do; a panic was told as the end of its post.
-        let _ = tokio::task::spawn_blocking(move || running.join()).await;
+async fn end(running: Option<Running>) -> ExitReason {
+    let Some(running) = running else {
+        return ExitReason::Asked;
+    };
+    running.stop();
+    // It ends at its next look, or when its links do; a panic was told as the end of its post.
+    let joined = tokio::task::spawn_blocking(move || running.join()).await;
+    joined.unwrap_or(ExitReason::Asked)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::Mutex;
+
+    use shared::ids::{PlanEpoch, Term};
+    use shared::plan::Replica;
+
+    use super::*;
+
+    #[test]
+    fn a_stage_that_panics_is_told_as_a_lost_epoch_and_blames_nobody() {
+        let post = Post {
+            epoch: PlanEpoch(7),
+            term: Term(1),
+            replica: Replica {
+                number: 0,
+                seats: Vec::new(),
+                jobs: Vec::new(),
+            },
+            stage: 1,
+        };
+        let told: Arc<Mutex<Vec<Event>>> = Arc::default();
+        let heard = Arc::clone(&told);
+        let report: Report = Arc::new(move |event| heard.lock().unwrap().push(event));
+        let exit = guarded(&post, &report, || panic!("index 9 of 4"));
+        assert_eq!(exit, ExitReason::Panicked("index 9 of 4".into()));
+        let reason = "stage 1 panicked: index 9 of 4".to_owned();
+        assert_eq!(
+            *told.lock().unwrap(),
+            [Event::Broken(PlanEpoch(7), None, reason)]
+        );
+        assert_eq!(guarded(&post, &report, || Ok(())), ExitReason::Asked);
+        assert_eq!(told.lock().unwrap().len(), 1);
     }
 }

@@ -17,10 +17,10 @@ use super::guest::{self, Guest, Search};
 use super::meters::Meters;
 use super::running::{Command, Report};
 use super::settings::Clock;
-use super::store::SharedStore;
 use super::traces::{Traces, id, name};
 use crate::artifacts::Artifacts;
 use crate::artifacts::manifest::StateManifest;
+use crate::artifacts::stored::SharedStore;
 use crate::duty::Event;
 use crate::replica::error::ReplicaError;
 use crate::replica::event::ReplicaEvent;
@@ -162,6 +162,7 @@ impl Leading<'_> {
         self.submissions.insert(own.clone(), order.trace.clone());
         match self.lead.admit(admission)? {
             Err(message) => {
+                self.submissions.remove(&own);
                 let class = ReasonClass::UserError;
                 self.notice(job, JobNotice::Refused(Reason { class, message }));
             }
@@ -290,10 +291,16 @@ impl Leading<'_> {
             Last::Export => self.export(own),
             Last::Remove => {
                 self.ending.remove(own);
-                self.lead.remove(own)?;
+                self.forget(own)?;
             }
         }
         Ok(())
+    }
+
+    /// Takes a job off the backbone.
+    fn forget(&mut self, own: &JobName) -> Result<(), ReplicaError> {
+        self.submissions.remove(own);
+        self.lead.remove(own).map(|_| ())
     }
 
     fn export(&mut self, own: &JobName) {
@@ -320,7 +327,7 @@ impl Leading<'_> {
                     self.notice(job, JobNotice::Exported { files });
                     self.ending.remove(&own);
                     self.done.remove(&own);
-                    self.lead.remove(&own)?;
+                    self.forget(&own)?;
                 }
                 Err(reason) => {
                     // Its state is durable: the next admission exports again.

@@ -4,25 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, System};
+use shared::actor::exit::ExitReason;
 use shared::artifact::BlockingStore;
 use shared::net::endpoint::Endpoint;
 use shared::net::router::{Router, RouterLimits};
 use shared::telemetry::serve;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::RunError;
+use super::fetching::Fetched;
 use super::hall::Hall;
 use super::holder::Holder;
 use super::links::Linker;
 use super::meters::Meters;
-use super::opener::Opener;
 use super::service::NodeService;
 use super::settings::NodeSettings;
 use super::stage::{StageActor, Stop};
-use super::store::SharedStore;
 use super::traces::Traces;
-use super::{inbound, introduction, uplink};
+use super::{fetching, inbound, introduction, uplink};
+use crate::artifacts::stored::SharedStore;
 use crate::duty::Duty;
 
 /// Runs a node until it is told to stop, by the coordinator or by `stop`.
@@ -33,23 +34,16 @@ pub fn run(
     settings: NodeSettings,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), RunError> {
-    let opener = Arc::new(Opener::new(
-        settings.model.clone(),
-        settings.format,
-        settings.cpu.clone(),
-    ));
-    let look = introduction::look(&opener, &settings)?;
-    let credential = introduction::credential(&settings)?;
-    let network = Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("network")
-        .enable_all()
-        .build()?;
-    let endpoint = {
-        let _inside = network.enter();
-        Arc::new(Endpoint::open(&settings.endpoint, &credential, true)?)
+    let (network, endpoint) = connected(&settings)?;
+    let mut stop = Box::pin(stop);
+    let fetched = match network.block_on(fetched(&settings, &endpoint, &mut stop)) {
+        None => return Ok(()),
+        Some(fetched) => fetched?,
     };
-    let store = Arc::new(SharedStore(BlockingStore::new(settings.store.clone())?));
+    let backbone = introduction::backbone(&settings, fetched.as_ref())?;
+    let store = Arc::new(SharedStore::new(BlockingStore::new(
+        settings.store.clone(),
+    )?));
     // The store has a runtime, which must not be dropped inside of another: the last one to let go is this thread.
     let last_hold = Arc::clone(&store);
     let meters = Meters::new((settings.clock)());
@@ -58,8 +52,7 @@ pub fn run(
         serve::start(&network, address, meters.registry(), health);
     }
     let traces = Traces::new(settings.node.clone(), settings.spans_kept);
-    let hello = introduction::hello(&look, &settings, endpoint.address()?);
-    let backbone = hello.backbone.clone();
+    let hello = introduction::hello(&backbone, &settings, endpoint.address()?);
     let hall = Arc::new(Hall::default());
     let (holder, tasks) = mpsc::unbounded_channel();
     let (told, uplinked) = mpsc::channel(64);
@@ -83,19 +76,22 @@ pub fn run(
             hall: Arc::clone(&hall),
             meters: Arc::clone(&meters),
         },
-        opener,
+        opener: backbone.opener,
         store,
         traces,
         meters,
-        backbone,
-        base: look.name.clone().unwrap_or_else(|| look.identity()),
-        shape: Arc::new(look.shape.clone()),
+        backbone: backbone.hash,
+        base: backbone.base,
+        shape: Arc::new(backbone.look.shape),
         report: inbound::reporter(&network, actor.clone()),
     };
     let router = network.block_on(async {
         Router::start(
             Arc::clone(&endpoint),
-            NodeService { hall },
+            NodeService {
+                hall,
+                shelf: backbone.shelf,
+            },
             RouterLimits::default(),
         )
     });
@@ -109,19 +105,55 @@ pub fn run(
     let mut holds = network.spawn(holder.run(tasks));
     // Whoever of them panics, the process must not stay without it.
     let watched = network.spawn(async move {
-        let whole = tokio::select! {
-            held = &mut holds => held.is_ok(),
-            _ = &mut up => false,
-            _ = gone => false,
+        let panicked = || ExitReason::Panicked("see the lines before this".into());
+        let exit = tokio::select! {
+            held = &mut holds => held.unwrap_or_else(|_| panicked()),
+            _ = &mut up => panicked(),
+            _ = gone => panicked(),
         };
         main.stop();
-        whole
+        exit
     });
     tracing::info!(node = %settings.node, "gpu-actor at work");
     system.run()?;
-    let whole = network.block_on(watched).unwrap_or(false);
+    let exit = network.block_on(watched);
     network.block_on(router.drain(Duration::from_secs(1)));
     network.shutdown_timeout(Duration::from_secs(2));
     drop(last_hold);
-    whole.then_some(()).ok_or(RunError::Panicked)
+    match exit {
+        Ok(ExitReason::Asked) => Ok(()),
+        Ok(ExitReason::Failed(reason)) => Err(RunError::TooOften(reason)),
+        Ok(ExitReason::Panicked(_)) | Err(_) => Err(RunError::Panicked),
+    }
+}
+
+/// A thread for the network, and the port.
+fn connected(settings: &NodeSettings) -> Result<(Runtime, Arc<Endpoint>), RunError> {
+    let credential = introduction::credential(settings)?;
+    let network = Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("network")
+        .enable_all()
+        .build()?;
+    let endpoint = {
+        let _inside = network.enter();
+        Arc::new(Endpoint::open(&settings.endpoint, &credential, true)?)
+    };
+    Ok((network, endpoint))
+}
+
+/// The backbone from another member, where it is not here; nothing when the node is told to stop meanwhile.
+async fn fetched(
+    settings: &NodeSettings,
+    endpoint: &Arc<Endpoint>,
+    stop: &mut (impl Future<Output = ()> + Unpin),
+) -> Option<Result<Option<Fetched>, RunError>> {
+    let Some(fetch) = &settings.fetch else {
+        return Some(Ok(None));
+    };
+    tracing::info!(path = %settings.model.display(), "the backbone is not here: it is fetched");
+    tokio::select! {
+        got = fetching::run(settings, fetch, endpoint) => Some(got.map(Some)),
+        () = stop => None,
+    }
 }

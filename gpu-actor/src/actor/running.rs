@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
+use shared::actor::exit::ExitReason;
 use shared::ids::JobId;
 use shared::wire::order::{JobAction, JobOrder, SampleOrder};
 
@@ -31,7 +32,7 @@ pub(super) struct Running {
     pub(super) bell: Bell,
     /// None when the stage only follows.
     pub(super) commands: Option<Sender<Command>>,
-    pub(super) thread: JoinHandle<()>,
+    pub(super) thread: JoinHandle<ExitReason>,
 }
 
 impl Running {
@@ -50,10 +51,10 @@ impl Running {
         self.bell.ring();
     }
 
-    /// Waits until the thread is through. Blocks.
-    pub(super) fn join(self) {
+    /// Waits until the thread is through: why it ended. Blocks.
+    pub(super) fn join(self) -> ExitReason {
         self.stop();
-        // A panic was told as the end of the post.
-        let _ = self.thread.join();
+        let joined = self.thread.join();
+        joined.unwrap_or_else(|panic| ExitReason::of_panic(&*panic))
     }
 }

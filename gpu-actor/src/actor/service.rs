@@ -1,10 +1,11 @@
-//! What a node does for others: it takes the links of its neighbours.
+//! What a node does for others: it takes the links of its neighbours, and hands out files of the backbone.
 
 use std::sync::Arc;
 
 use shared::net::endpoint::Peer;
 use shared::net::fault::NetError;
 use shared::net::router::{Service, Stop};
+use shared::net::shelf::Shelf;
 use shared::net::stream::Stream;
 use shared::wire::opening::Opening;
 use shared::wire::request::{Refusal, RefusalCode, Reply, Request};
@@ -15,19 +16,23 @@ use super::hall::{Arrival, Hall};
 /// The doorkeeper.
 pub(super) struct NodeService {
     pub(super) hall: Arc<Hall>,
+    pub(super) shelf: Shelf,
 }
 
 impl Service for NodeService {
     async fn request(
         &self,
         _: &Peer,
-        _: Request,
+        request: Request,
         stream: &mut Stream,
         _: Stop,
     ) -> Result<(), NetError> {
+        if let Request::BackboneFile { file, from } = request {
+            return self.shelf.serve(&file, from, stream).await;
+        }
         let refusal = Refusal {
             code: RefusalCode::Forbidden,
-            message: "a gpu-actor answers no requests: ask the coordinator".into(),
+            message: "a gpu-actor answers for its backbone only: ask the coordinator".into(),
         };
         stream.sender.send(&Reply::Refused(refusal)).await
     }

@@ -14,6 +14,15 @@ use shared::units::{Bytes, Micros};
 /// Tells the time.
 pub(super) type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
 
+/// How a backbone that is not here is fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// Folder where it is kept.
+    pub folder: PathBuf,
+    /// Largest one.
+    pub most: Bytes,
+}
+
 /// All of it.
 #[derive(Clone)]
 pub struct NodeSettings {
@@ -35,6 +44,12 @@ pub struct NodeSettings {
     pub store: shared::artifact::Store,
     /// The backbone's folder or file.
     pub model: PathBuf,
+    /// Its content hash, where that is known; it is read whole otherwise.
+    pub identity: Option<String>,
+    /// Whether it is fetched from another member when it is not there.
+    pub fetch: Option<Fetch>,
+    /// Bytes a second that a member is handed the backbone with.
+    pub serve_rate: Bytes,
     /// How its weights are held.
     pub format: BackboneFormat,
     /// Memory offered.

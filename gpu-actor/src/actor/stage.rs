@@ -37,17 +37,17 @@ pub(super) struct StageActor {
     pub(super) _alive: oneshot::Sender<()>,
 }
 
-/// Something happened on the stage.
+/// Something happened on the stage. When the mailbox is full it waits: what is in it is in order, and none is left out.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Happened(pub(super) Event);
 
-/// Something happened on the uplink.
+/// Something happened on the uplink. When the mailbox is full it waits, and the coordinator with it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Uplink(pub(super) Uplinked);
 
-/// The process is asked to end.
+/// The process is asked to end. When the mailbox is full it waits.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Stop;
@@ -172,4 +172,82 @@ fn memory_used() -> Bytes {
         .nth(1)
         .and_then(|pages| pages.parse::<u64>().ok());
     Bytes(pages.unwrap_or(0) * 4096)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use actix::System;
+    use shared::ids::{NodeName, Term};
+    use shared::wire::notice::Hello;
+
+    use super::*;
+
+    fn actor(room: usize) -> (StageActor, mpsc::Receiver<Notice>) {
+        let node = NodeName::new("n1").unwrap();
+        let (outbox, told) = mpsc::channel(room);
+        let (holder, _) = mpsc::unbounded_channel();
+        let (alive, _) = oneshot::channel();
+        let hello = Hello {
+            node: node.clone(),
+            incarnation: 1,
+            address: String::new(),
+            backbone: String::new(),
+            layers: 1,
+            memory: Bytes(0),
+            threads: 1,
+            device: String::new(),
+            term: Term(0),
+            held: None,
+            unheard: 1,
+            clock: Micros(0),
+        };
+        let actor = StageActor {
+            duty: Duty::new(hello),
+            uplink: Some(outbox),
+            holder,
+            traces: Traces::new(node, 1),
+            heartbeat: Duration::from_secs(3600),
+            clock: Arc::new(|| Micros(0)),
+            meters: Meters::new(Micros(0)),
+            _alive: alive,
+        };
+        (actor, told)
+    }
+
+    #[test]
+    fn a_notice_that_finds_no_room_ends_the_connection() {
+        let (mut actor, mut told) = actor(1);
+        actor.beat();
+        assert!(actor.uplink.is_some());
+        actor.beat();
+        assert!(actor.uplink.is_none());
+        assert!(matches!(told.try_recv(), Ok(Notice::Heartbeat { .. })));
+        // Whoever serves the connection sees that nothing follows, and starts over.
+        assert!(matches!(
+            told.try_recv(),
+            Err(mpsc::error::TryRecvError::Disconnected)
+        ));
+    }
+
+    #[test]
+    fn what_fills_the_mailbox_waits_and_all_of_it_is_taken() {
+        let system = System::new();
+        let taken = system.block_on(async {
+            let (actor, _told) = actor(1);
+            let actor = actor.start();
+            // Once, so that the capacity is set.
+            actor.send(Uplink(Uplinked::Down)).await.unwrap();
+            let sends: Vec<_> = (0..3 * MAILBOX)
+                .map(|_| actix::spawn(actor.send(Uplink(Uplinked::Down))))
+                .collect();
+            let mut taken = 0;
+            for send in sends {
+                taken += usize::from(send.await.unwrap().is_ok());
+            }
+            taken
+        });
+        assert_eq!(taken, 3 * MAILBOX);
+    }
 }

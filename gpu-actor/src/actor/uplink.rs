@@ -28,8 +28,11 @@ pub(super) enum Uplinked {
     Down,
 }
 
-/// Notices that may wait for the network; a node that tells faster starts over.
+/// Notices that may wait for the network; one more is refused: the connection ends, and the node starts over.
 const OUTBOX: usize = 4096;
+
+/// A renewal that failed is tried again after so long.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// Keeps the connection up for as long as anybody listens.
 pub(super) async fn run(
@@ -110,22 +113,29 @@ async fn serve(
 /// Renews the certificate in time; while the coordinator is away it stays as it is.
 async fn renew_while_up(settings: NodeSettings, endpoint: Arc<Endpoint>, peer: Peer) {
     loop {
-        let Ok(held) = Credential::load(&settings.credential) else {
-            return;
+        let renewed = match Credential::load(&settings.credential) {
+            Ok(held) => {
+                pause(renew::until_renewal(&held, (settings.clock)())).await;
+                let client = Client::over(peer.clone());
+                let renewed = renew::renew(&client, &endpoint, &held, &settings.credential).await;
+                renewed.map(|_| ()).map_err(|error| error.to_string())
+            }
+            Err(error) => Err(error.to_string()),
         };
-        let wait = renew::until_renewal(&held, (settings.clock)());
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the shell waits until a certificate is to be renewed"
-        )]
-        tokio::time::sleep(wait).await;
-        let client = Client::over(peer.clone());
-        match renew::renew(&client, &endpoint, &held, &settings.credential).await {
-            Ok(_) => tracing::info!("certificate renewed"),
+        match renewed {
+            Ok(()) => tracing::info!("certificate renewed"),
             Err(error) => {
-                tracing::warn!(%error, "certificate not renewed");
-                return;
+                tracing::warn!(error, "certificate not renewed");
+                pause(AGAIN).await;
             }
         }
     }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the shell waits until a certificate is to be renewed"
+)]
+async fn pause(so_long: Duration) {
+    tokio::time::sleep(so_long).await;
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use shared::actor::exit::caught;
 use shared::ids::JobName;
 
 use super::manifest::{self, StateManifest};
@@ -80,7 +81,10 @@ impl StoreKeeper {
         let work = move || {
             for task in inbox {
                 // A keeper that is gone hears nothing, but what it was given is stored.
-                let _ = out.send(perform(&*store, task));
+                let failed = failing(&task);
+                let done = caught(|| perform(&*store, task));
+                let done = done.unwrap_or_else(|panic| failed(panic.to_string()));
+                let _ = out.send(done);
                 bell.ring();
             }
         };
@@ -91,12 +95,32 @@ impl StoreKeeper {
 
 impl Keeper for StoreKeeper {
     fn keep(&mut self, task: Task) {
-        // The thread lives as long as this sender.
+        // The thread lives as long as this sender: a panic ends a task, not the thread.
         let _ = self.tasks.send(task);
     }
 
     fn poll(&mut self) -> Option<Done> {
         self.done.try_recv().ok()
+    }
+}
+
+/// What a task comes to that failed.
+fn failing(task: &Task) -> impl FnOnce(String) -> Done + use<> {
+    let (part, job, step) = match task {
+        Task::Part { job, part } => (true, job.clone(), part.optimizer.step),
+        Task::Manifest { manifest, .. } => (false, manifest.job.clone(), manifest.progress.step),
+    };
+    move |why| match part {
+        true => Done::Part {
+            job,
+            step,
+            outcome: Err(why),
+        },
+        false => Done::Manifest {
+            job,
+            step,
+            outcome: Err(why),
+        },
     }
 }
 
@@ -171,4 +195,72 @@ fn remove_old(
         store.delete(&key)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::artifacts::memory::MemoryArtifacts;
+    use crate::stage::optim::OptimizerState;
+
+    /// Panics at one job's parts.
+    #[derive(Debug, Default)]
+    struct Fragile(MemoryArtifacts);
+
+    impl Artifacts for Fragile {
+        fn get(&self, key: &str) -> Result<Vec<u8>, ArtifactError> {
+            self.0.get(key)
+        }
+        fn put(&self, key: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
+            assert!(!key.contains("fragile"), "the store breaks");
+            self.0.put(key, bytes)
+        }
+        fn create(&self, key: &str, bytes: &[u8]) -> Result<bool, ArtifactError> {
+            self.0.create(key, bytes)
+        }
+        fn list(&self, prefix: &str) -> Result<Vec<String>, ArtifactError> {
+            self.0.list(prefix)
+        }
+        fn delete(&self, key: &str) -> Result<(), ArtifactError> {
+            self.0.delete(key)
+        }
+    }
+
+    #[test]
+    fn a_panic_ends_one_task_and_the_next_is_done() {
+        let bell = Bell::default();
+        let mut keeper = StoreKeeper::start(Arc::new(Fragile::default()), bell.clone()).unwrap();
+        for job in ["fragile", "sound"] {
+            let part = Part {
+                layers: 0..1,
+                values: vec![1.0],
+                optimizer: OptimizerState {
+                    first: vec![0.0],
+                    second: vec![0.0],
+                    step: 3,
+                },
+            };
+            let job = JobName::new(job).unwrap();
+            keeper.keep(Task::Part { job, part });
+        }
+        let mut done = Vec::new();
+        while done.len() < 2 {
+            let heard = bell.heard();
+            match keeper.poll() {
+                Some(one) => done.push(one),
+                None => drop(bell.wait(heard, std::time::Duration::from_secs(60))),
+            }
+        }
+        let Done::Part { step, outcome, .. } = &done[0] else {
+            panic!("{done:?}")
+        };
+        assert_eq!(*step, 3);
+        assert!(outcome.as_ref().unwrap_err().contains("the store breaks"));
+        assert!(
+            matches!(&done[1], Done::Part { outcome: Ok(_), .. }),
+            "{done:?}"
+        );
+    }
 }

@@ -279,7 +279,7 @@ fn canonical(path: &Path) -> Result<PathBuf, LocateError> {
 }
 
 /// Names in a folder, sorted; what is no UTF-8 belongs to no model.
-fn names(folder: &Path) -> Result<Vec<String>, LocateError> {
+pub(crate) fn names(folder: &Path) -> Result<Vec<String>, LocateError> {
     let failed = |source| LocateError::Io {
         path: folder.to_owned(),
         source,

@@ -203,6 +203,18 @@ pub const KEYS: &[Key] = &[
         "UDP",
         "where a node listens that names no address of its own",
     ),
+    key(
+        "gpu_actor.fetch_gib",
+        count(0, 1 << 16),
+        "GiB",
+        "a node without the backbone fetches it from another member, up to this size; 0: never",
+    ),
+    key(
+        "gpu_actor.serve_mib_s",
+        count(1, 1 << 20),
+        "MiB/s",
+        "how fast a node hands its backbone to another; more is taken from training traffic",
+    ),
     key("node.name", Kind::Name, "", "its certificate bears it"),
     key(
         "node.listen",

@@ -12,6 +12,8 @@ pub const OPERATOR: &str = "operator.pem";
 pub const TOKENS: &str = "tokens";
 /// Folder of logs, in the state folder.
 pub const LOGS: &str = "logs";
+/// Folder of backbones that were fetched from other members, in the state folder.
+pub const BACKBONES: &str = "backbones";
 /// Folder of process ids, in the state folder.
 pub const PROCESSES: &str = "run";
 

@@ -241,6 +241,24 @@ pub struct GpuActorSection {
     pub memory_mib: u64,
     /// Where it listens (UDP).
     pub listen: SocketAddr,
+    /// Largest backbone that a node without one fetches from another member.
+    pub fetch_gib: u64,
+    /// How fast a node hands its backbone to one that fetches it.
+    pub serve_mib_s: u64,
+}
+
+impl GpuActorSection {
+    /// Largest backbone that is fetched.
+    #[must_use]
+    pub fn fetch(&self) -> Bytes {
+        Bytes(self.fetch_gib.saturating_mul(1 << 30))
+    }
+
+    /// Bytes a second.
+    #[must_use]
+    pub fn serve_rate(&self) -> Bytes {
+        mib(self.serve_mib_s)
+    }
 }
 
 impl Default for GpuActorSection {
@@ -249,6 +267,8 @@ impl Default for GpuActorSection {
             threads: 1,
             memory_mib: 1024,
             listen: SocketAddr::from(([127, 0, 0, 1], 7430)),
+            fetch_gib: 64,
+            serve_mib_s: 64,
         }
     }
 }

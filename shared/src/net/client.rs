@@ -233,6 +233,11 @@ impl Replies {
         Ok(reply.ok_or(NetError::Ended { due: "reply" })?)
     }
 
+    /// Where raw bytes come from.
+    pub(super) fn receiver(&mut self) -> &mut Receiver {
+        &mut self.stream.receiver
+    }
+
     /// The bytes of a file that was just told of, into a folder.
     async fn save(&mut self, file: &FileRef, folder: &Path) -> Result<(), ClientError> {
         let plain = Path::new(&file.path)
@@ -279,8 +284,18 @@ pub async fn receive_body(
     file: &FileRef,
     output: &mut (impl tokio::io::AsyncWrite + Unpin + Send),
 ) -> Result<(), ClientError> {
-    let units::Bytes(mut left) = file.bytes;
-    let mut hash = Sha256::new();
+    let units::Bytes(left) = file.bytes;
+    receive_rest(receiver, file, Sha256::new(), left, output).await
+}
+
+/// Reads the last bytes of a file, the hash of those before being known; checks the hash of the whole.
+pub(super) async fn receive_rest(
+    receiver: &mut Receiver,
+    file: &FileRef,
+    mut hash: Sha256,
+    mut left: u64,
+    output: &mut (impl tokio::io::AsyncWrite + Unpin + Send),
+) -> Result<(), ClientError> {
     while left > 0 {
         let most = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
         let Some(piece) = receiver.piece(most).await? else {
@@ -310,7 +325,7 @@ pub async fn receive_body(
     ))
 }
 
-fn differs(file: &FileRef, what: String) -> ClientError {
+pub(super) fn differs(file: &FileRef, what: String) -> ClientError {
     ClientError::File {
         path: file.path.clone(),
         what,

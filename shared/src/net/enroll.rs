@@ -4,8 +4,9 @@ use super::authority::{Authority, AuthorityError};
 use super::endpoint::Peer;
 use super::identity::Identity;
 use super::token::{Token, TokenError, TokenStore};
+use crate::hexadecimal::lower as hex;
 use crate::units::Micros;
-use crate::wire::request::{Refusal, RefusalCode, Reply};
+use crate::wire::request::{Joining, Refusal, RefusalCode, Reply};
 
 /// Gives certificates to those who may have one.
 #[derive(Debug)]
@@ -13,16 +14,23 @@ pub struct Enroller {
     authority: Authority,
     tokens: TokenStore,
     life: Micros,
+    settings: Vec<(String, String)>,
 }
 
 impl Enroller {
-    /// With an authority and the tokens it honours; certificates hold for so long.
+    /// With an authority and the tokens it honours; certificates hold for so long. Who joins is told these settings.
     #[must_use]
-    pub fn new(authority: Authority, tokens: TokenStore, life: Micros) -> Self {
+    pub fn new(
+        authority: Authority,
+        tokens: TokenStore,
+        life: Micros,
+        settings: Vec<(String, String)>,
+    ) -> Self {
         Self {
             authority,
             tokens,
             life,
+            settings,
         }
     }
 
@@ -43,17 +51,26 @@ impl Enroller {
 
     /// Answers [`Request::Join`](crate::wire::request::Request::Join). Blocks for a file or two.
     #[must_use]
-    pub fn join(&self, token: &str, signing_request: &str, now: Micros) -> Reply {
+    pub fn join(&self, joining: &Joining, now: Micros) -> Reply {
         // Looks at the request first: a broken one must not use the token up.
-        if let Err(error) = self.authority.inspect(signing_request) {
+        if let Err(error) = self.authority.inspect(&joining.signing_request) {
             return refused(RefusalCode::Invalid, &error);
         }
-        let redeemed = token
-            .parse()
-            .and_then(|token| self.tokens.redeem(&token, now));
+        let redeemed = joining.token.parse().and_then(|token: Token| {
+            let fits = |made: &Identity| fits(&token, joining, made);
+            self.tokens.redeem(&token, now, fits)
+        });
         match redeemed {
-            Ok(identity) => self.certify(&identity, signing_request, now),
-            Err(error @ TokenError::Malformed) => refused(RefusalCode::Invalid, &error),
+            Ok(identity) => match self.certify(&identity, &joining.signing_request, now) {
+                Reply::Certificate { chain, .. } => Reply::Joined {
+                    chain,
+                    settings: self.settings.clone(),
+                },
+                refused => refused,
+            },
+            Err(error @ (TokenError::Malformed | TokenError::OtherMember { .. })) => {
+                refused(RefusalCode::Invalid, &error)
+            }
             Err(error @ (TokenError::Unknown { .. } | TokenError::Expired { .. })) => {
                 refused(RefusalCode::Forbidden, &error)
             }
@@ -86,6 +103,23 @@ impl Enroller {
             Err(error) => refused(RefusalCode::Internal, &error),
         }
     }
+}
+
+/// Whether a token was made for who shows it.
+fn fits(token: &Token, joining: &Joining, made: &Identity) -> Result<(), TokenError> {
+    let cluster = joining.cluster.as_ref();
+    let same = cluster.is_none_or(|cluster| *cluster == made.cluster)
+        && joining.role == made.role.as_str()
+        && joining.name == made.name;
+    if same {
+        return Ok(());
+    }
+    let cluster = cluster.unwrap_or(&made.cluster);
+    Err(TokenError::OtherMember {
+        id: hex(&token.id),
+        made: Box::new(made.clone()),
+        asked: format!("spotmux://{cluster}/{}/{}", joining.role, joining.name),
+    })
 }
 
 fn refused(code: RefusalCode, why: &dyn std::fmt::Display) -> Reply {

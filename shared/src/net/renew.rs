@@ -11,11 +11,13 @@ use super::client::{Client, ClientError};
 use super::credential::{Credential, CredentialError, KeyRequest};
 use super::endpoint::{Endpoint, EndpointSettings, connect_to_join};
 use super::fault::{CloseCode, NetError};
+use super::identity::Role;
 use super::private_file::PrivateFileError;
 use super::stream::Stream;
 use super::token::Token;
+use crate::ids::{ClusterName, NodeName};
 use crate::units::Micros;
-use crate::wire::request::{Refusal, Reply, Request};
+use crate::wire::request::{Joining, Refusal, Reply, Request};
 
 /// Says why there is no certificate.
 #[derive(Debug, Error)]
@@ -53,7 +55,27 @@ pub enum RenewError {
     },
 }
 
-/// Joins a cluster with a token: the credential, not yet in a file.
+/// Who joins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joiner {
+    /// The cluster, where its name is known.
+    pub cluster: Option<ClusterName>,
+    /// What it will do.
+    pub role: Role,
+    /// Its name.
+    pub name: NodeName,
+}
+
+/// What a joiner is given.
+#[derive(Debug)]
+pub struct Joined {
+    /// Its credential, not yet in a file.
+    pub credential: Credential,
+    /// Keys of `cluster.toml` that all members share, each with its value as TOML writes it.
+    pub settings: Vec<(String, String)>,
+}
+
+/// Joins a cluster with a token.
 ///
 /// # Errors
 /// [`RenewError`]; the token is used up only when a certificate was made.
@@ -61,36 +83,49 @@ pub async fn join(
     settings: &EndpointSettings,
     coordinator: SocketAddr,
     token: &Token,
-) -> Result<Credential, RenewError> {
+    joiner: &Joiner,
+) -> Result<Joined, RenewError> {
     let request = KeyRequest::new()?;
+    let joining = Joining {
+        token: token.reveal(),
+        signing_request: request.signing_request.clone(),
+        cluster: joiner.cluster.clone(),
+        role: joiner.role.to_string(),
+        name: joiner.name.clone(),
+    };
     let (endpoint, connection) = connect_to_join(settings, coordinator, token.fingerprint).await?;
-    let asked = ask_to_join(&connection, settings, token, &request).await;
+    let asked = ask_to_join(&connection, settings, joining).await;
     endpoint.close(CloseCode::Done.number(), b"all is said");
     endpoint.wait_idle().await;
-    let chain = asked?;
+    let (chain, settings) = asked?;
     let credential = request.certified(&chain)?;
-    if fingerprint(credential.authority()) == token.fingerprint {
-        return Ok(credential);
+    if fingerprint(credential.authority()) != token.fingerprint {
+        return Err(RenewError::OtherAuthority);
     }
-    Err(RenewError::OtherAuthority)
+    let got = &credential.identity;
+    if got.role != joiner.role || got.name != joiner.name {
+        return Err(RenewError::OtherIdentity {
+            got: got.to_string(),
+            wanted: format!("{} {}", joiner.role, joiner.name),
+        });
+    }
+    Ok(Joined {
+        credential,
+        settings,
+    })
 }
 
 async fn ask_to_join(
     connection: &quinn::Connection,
     settings: &EndpointSettings,
-    token: &Token,
-    request: &KeyRequest,
-) -> Result<String, RenewError> {
+    joining: Joining,
+) -> Result<(String, Vec<(String, String)>), RenewError> {
     let halves = connection.open_bi().await.map_err(NetError::from)?;
     let mut stream = Stream::new(halves, settings.limits);
-    let ask = Request::Join {
-        token: token.reveal(),
-        signing_request: request.signing_request.clone(),
-    };
-    stream.sender.send(&ask).await?;
+    stream.sender.send(&Request::Join(joining)).await?;
     stream.sender.finish();
     match stream.receiver.expect::<Reply>().await? {
-        Reply::Certificate { chain, .. } => Ok(chain),
+        Reply::Joined { chain, settings } => Ok((chain, settings)),
         Reply::Refused(refusal) => Err(refusal.into()),
         _ => Err(RenewError::NoCertificate),
     }

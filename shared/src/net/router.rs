@@ -19,7 +19,7 @@ use super::fault::{CloseCode, NetError};
 use super::permit::{may_ask, may_open};
 use super::stream::Stream;
 use crate::wire::opening::Opening;
-use crate::wire::request::{Refusal, RefusalCode, Reply, Request};
+use crate::wire::request::{Joining, Refusal, RefusalCode, Reply, Request};
 use crate::wire::version::JOIN_ALPN;
 
 /// What an endpoint does for its peers.
@@ -46,9 +46,9 @@ pub trait Service: Send + Sync + 'static {
         stop: Stop,
     ) -> impl Future<Output = Result<(), NetError>> + Send;
 
-    /// Answers one who has no certificate: with [`Reply::Certificate`] or a refusal.
-    fn join(&self, token: String, signing_request: String) -> impl Future<Output = Reply> + Send {
-        let _ = (token, signing_request);
+    /// Answers one who has no certificate: with [`Reply::Joined`] or a refusal.
+    fn join(&self, joining: Joining) -> impl Future<Output = Reply> + Send {
+        let _ = joining;
         let refused = refusal(
             RefusalCode::Forbidden,
             "nobody joins here: ask the coordinator",
@@ -262,7 +262,7 @@ async fn stream<S: Service>(
     let request = timeout(patience, stream.receiver.expect::<Request>())
         .await
         .map_err(|_| NetError::silent("a request", at))??;
-    if may_ask(role, &request) {
+    if may_ask(role, host, &request) {
         let stop = shared.stop.clone();
         shared
             .service
@@ -290,10 +290,7 @@ async fn join<S: Service>(
     let halves = connection.accept_bi().await?;
     let mut stream = Stream::new(halves, shared.endpoint.limits());
     let reply = match stream.receiver.expect::<Request>().await? {
-        Request::Join {
-            token,
-            signing_request,
-        } => shared.service.join(token, signing_request).await,
+        Request::Join(joining) => shared.service.join(joining).await,
         _ => refusal(
             RefusalCode::Forbidden,
             "without a certificate one may only join",

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod fetching;
 mod hostile;
 mod joining;
 mod talking;
@@ -19,13 +20,14 @@ use super::enroll::Enroller;
 use super::fault::{CloseCode, NetError};
 use super::identity::{Identity, Role};
 use super::router::{Router, RouterLimits, Service, Stop};
+use super::shelf::Shelf;
 use super::stream::Stream;
 use super::token::TokenStore;
 use crate::units::{Bytes, Micros};
 use crate::wire::notice::Notice;
 use crate::wire::opening::Opening;
 use crate::wire::order::{Order, Ordered};
-use crate::wire::request::{FileRef, Reply, Request};
+use crate::wire::request::{FileRef, Joining, Reply, Request};
 
 /// Longest that any of these tests waits: only a broken one does.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -58,6 +60,10 @@ struct Host {
     enroller: Enroller,
     /// The body of the last upload.
     uploaded: Mutex<Vec<u8>>,
+    /// Files of a backbone.
+    shelf: Mutex<Arc<Shelf>>,
+    /// From which bytes on they were asked for.
+    from: Mutex<Vec<u64>>,
 }
 
 impl Service for Arc<Host> {
@@ -97,6 +103,11 @@ impl Service for Arc<Host> {
                 let reply = self.enroller.renew(peer, &signing_request, now());
                 sender.send(&reply).await
             }
+            Request::BackboneFile { file, from } => {
+                self.from.lock().unwrap().push(from.0);
+                let shelf = Arc::clone(&self.shelf.lock().unwrap());
+                shelf.serve(&file, from, stream).await
+            }
             Request::Jobs => panic!("what serves a request fails"),
             _ => sender.send(&Reply::Piece(peer.identity.to_string())).await,
         }
@@ -124,8 +135,8 @@ impl Service for Arc<Host> {
         Ok(())
     }
 
-    async fn join(&self, token: String, signing_request: String) -> Reply {
-        self.enroller.join(&token, &signing_request, now())
+    async fn join(&self, joining: Joining) -> Reply {
+        self.enroller.join(&joining, now())
     }
 }
 
@@ -167,8 +178,15 @@ impl Cluster {
             .unwrap();
         let tokens = TokenStore::new(&folder.path().join("tokens"));
         let host = Arc::new(Host {
-            enroller: Enroller::new(authority, tokens, MEMBER_LIFE),
+            enroller: Enroller::new(
+                authority,
+                tokens,
+                MEMBER_LIFE,
+                vec![("cluster.name".into(), "\"c\"".into())],
+            ),
             uploaded: Mutex::default(),
+            shelf: Mutex::new(Arc::new(Shelf::new([], 1, Bytes(u64::MAX)))),
+            from: Mutex::default(),
         });
         let endpoint = Arc::new(Endpoint::open(settings, &credential, true).unwrap());
         let address = endpoint.address().unwrap();

@@ -45,6 +45,18 @@ pub enum TokenError {
         /// Its public part.
         id: String,
     },
+    /// Made for somebody else.
+    #[error(
+        "the token {id} was made for {made}, and {asked} asks: name that one, or have another token made; it was not used up"
+    )]
+    OtherMember {
+        /// Its public part.
+        id: String,
+        /// Whom it lets in.
+        made: Box<Identity>,
+        /// Who asks.
+        asked: String,
+    },
     /// The kept half.
     #[error("the kept half of a token cannot be read: {0}")]
     Unreadable(String),
@@ -196,11 +208,16 @@ impl TokenStore {
         Ok(token)
     }
 
-    /// Uses a token up: whom it lets in.
+    /// Uses a token up: whom it lets in. Who is somebody else, as `fits` says, does not use it up.
     ///
     /// # Errors
     /// [`TokenError`]; one that expired is removed.
-    pub fn redeem(&self, token: &Token, now: Micros) -> Result<Identity, TokenError> {
+    pub fn redeem(
+        &self,
+        token: &Token,
+        now: Micros,
+        fits: impl FnOnce(&Identity) -> Result<(), TokenError>,
+    ) -> Result<Identity, TokenError> {
         let path = self.path(&token.id);
         let unknown = || TokenError::Unknown { id: hex(&token.id) };
         let text = fs::read(&path).map_err(|_| unknown())?;
@@ -210,6 +227,9 @@ impl TokenStore {
         if matches!(checked, Err(TokenError::Unknown { .. })) {
             // A wrong secret must not use up the token of the right one.
             return checked;
+        }
+        if let Ok(identity) = &checked {
+            fits(identity)?;
         }
         fs::remove_file(&path).map_err(|_| unknown())?;
         private_file::sync_folder(&self.folder).map_err(|source| PrivateFileError::Refused {
@@ -264,17 +284,26 @@ mod tests {
             ..token
         };
         assert!(matches!(
-            store.redeem(&wrong, Micros(1)),
+            store.redeem(&wrong, Micros(1), |_| Ok(())),
             Err(TokenError::Unknown { .. })
         ));
-        assert_eq!(store.redeem(&read, Micros(99)).unwrap(), who());
+        let other = |made: &Identity| {
+            Err(TokenError::OtherMember {
+                id: hex(&token.id),
+                made: Box::new(made.clone()),
+                asked: "spotmux://c/gpu-actor/n2".into(),
+            })
+        };
+        let refused = store.redeem(&read, Micros(98), other).unwrap_err();
+        assert!(refused.to_string().contains("was not used up"), "{refused}");
+        assert_eq!(store.redeem(&read, Micros(99), |_| Ok(())).unwrap(), who());
         assert!(matches!(
-            store.redeem(&read, Micros(99)),
+            store.redeem(&read, Micros(99), |_| Ok(())),
             Err(TokenError::Unknown { .. })
         ));
         let late = store.make(&who(), [7; 32], Micros(100)).unwrap();
         assert!(matches!(
-            store.redeem(&late, Micros(100)),
+            store.redeem(&late, Micros(100), |_| Ok(())),
             Err(TokenError::Expired { .. })
         ));
     }

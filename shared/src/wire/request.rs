@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::view::{ClusterView, EventView, JobView, NodeView, SpanView};
-use crate::ids::{EventNumber, JobId, JobName, NodeName};
+use crate::ids::{ClusterName, EventNumber, JobId, JobName, NodeName};
 use crate::units::Bytes;
 
 /// How a client names a job.
@@ -40,8 +40,12 @@ pub struct Submission {
 pub struct SampleRequest {
     /// With this job's adapter as it is now; none: the backbone alone.
     pub job: Option<JobRef>,
+    /// What the system says before, in place of what the backbone's template says by itself.
+    pub system: Option<String>,
     /// What the user says.
     pub prompt: String,
+    /// Whether the prompt is continued as it stands, without the backbone's template.
+    pub raw: bool,
     /// Most tokens made.
     pub max_tokens: u32,
     /// 0 is greedy.
@@ -52,6 +56,21 @@ pub struct SampleRequest {
     pub top_k: u32,
     /// Of the choice.
     pub seed: u64,
+}
+
+/// Who asks to join, and as whom: a token made for somebody else is refused and not used up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joining {
+    /// The token.
+    pub token: String,
+    /// PEM text of a certificate signing request.
+    pub signing_request: String,
+    /// The cluster, where the joiner knows its name.
+    pub cluster: Option<ClusterName>,
+    /// The role as certificates write it.
+    pub role: String,
+    /// The name.
+    pub name: NodeName,
 }
 
 /// What a client asks.
@@ -112,20 +131,37 @@ pub enum Request {
     /// The adapter of a job as files of the PEFT layout: [`Reply::File`] for each, its bytes following, then
     /// [`Reply::Done`].
     Fetch(JobRef),
-    /// A certificate for one who has a one-time token: [`Reply::Certificate`].
-    Join {
-        /// The token.
-        token: String,
-        /// PEM text of a certificate signing request.
-        signing_request: String,
-    },
+    /// A certificate for one who has a one-time token: [`Reply::Joined`].
+    Join(Joining),
     /// A fresh certificate for the holder of one that still holds: [`Reply::Certificate`].
     Renew {
         /// PEM text of a certificate signing request.
         signing_request: String,
     },
+    /// What the backbone is made of, and who has it: [`Reply::Backbone`].
+    Backbone,
+    /// A file of the backbone, of the coordinator or of a node: [`Reply::File`], its bytes from an offset on following.
+    BackboneFile {
+        /// The file, as [`Reply::Backbone`] told.
+        file: FileRef,
+        /// Bytes that the asker has already.
+        from: Bytes,
+    },
     /// Ends the whole cluster in order: [`Reply::Done`] once accepted.
     Shutdown,
+}
+
+/// The backbone that all nodes must have, and where to get it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackboneView {
+    /// Content hash of its identity.
+    pub identity: String,
+    /// What adapters call their base model.
+    pub base: String,
+    /// Its files: names in one folder.
+    pub files: Vec<FileRef>,
+    /// Nodes that have it, each with its address.
+    pub nodes: Vec<(NodeName, String)>,
 }
 
 /// Why a request is refused; each has an exit code of its own on the command line.
@@ -194,5 +230,14 @@ pub enum Reply {
         chain: String,
         /// The cluster's authority.
         authority: String,
+    },
+    /// The backbone.
+    Backbone(BackboneView),
+    /// A new member's certificate, and the settings that all members share.
+    Joined {
+        /// PEM texts: its certificate, and those it is signed by.
+        chain: String,
+        /// Keys of `cluster.toml`, each with its value as TOML writes it.
+        settings: Vec<(String, String)>,
     },
 }

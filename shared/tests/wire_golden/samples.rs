@@ -8,7 +8,8 @@ use shared::wire::notice::{Held, Hello, JobNotice, Notice};
 use shared::wire::opening::{LinkOpening, Opening};
 use shared::wire::order::{JobAction, JobOrder, Order, Ordered, SampleOrder};
 use shared::wire::request::{
-    FileRef, JobRef, Refusal, RefusalCode, Reply, Request, SampleRequest, Submission,
+    BackboneView, FileRef, JobRef, Joining, Refusal, RefusalCode, Reply, Request, SampleRequest,
+    Submission,
 };
 use shared::wire::view::{ClusterView, EventView, JobView, Level, NodeHealth, NodeView, SpanView};
 
@@ -117,7 +118,9 @@ pub(crate) fn openings() -> Vec<Opening> {
 pub(crate) fn requests() -> Vec<Request> {
     let sample = SampleRequest {
         job: Some(named("a")),
+        system: Some("s".into()),
         prompt: "hé".into(),
+        raw: true,
         max_tokens: 16,
         temperature: 0.5,
         top_p: 1.0,
@@ -158,9 +161,17 @@ pub(crate) fn requests() -> Vec<Request> {
             step: Some(1),
         },
         Request::Fetch(named("a")),
-        Request::Join {
+        Request::Join(Joining {
             token: "t".into(),
             signing_request: signing_request(),
+            cluster: Some("c".parse().unwrap()),
+            role: "gpu-actor".into(),
+            name: node("n1"),
+        }),
+        Request::Backbone,
+        Request::BackboneFile {
+            file: file(),
+            from: Bytes(7),
         },
         Request::Renew {
             signing_request: signing_request(),
@@ -212,6 +223,16 @@ pub(crate) fn replies() -> Vec<Reply> {
         Reply::Certificate {
             chain: "c".into(),
             authority: "a".into(),
+        },
+        Reply::Backbone(BackboneView {
+            identity: "i".into(),
+            base: "b".into(),
+            files: vec![file()],
+            nodes: vec![(node("n1"), "127.0.0.1:1".into())],
+        }),
+        Reply::Joined {
+            chain: "c".into(),
+            settings: vec![("cluster.name".into(), "\"c\"".into())],
         },
     ]
 }

@@ -18,6 +18,8 @@ const LONGEST: usize = 1 << 20;
 pub(crate) fn run(args: &SampleArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
     let request = Request::Sample(SampleRequest {
         job: args.job.clone(),
+        system: args.system.clone(),
+        raw: args.raw,
         prompt: prompt(&args.prompt)?,
         max_tokens: args.max_tokens,
         temperature: args.temperature,
@@ -81,7 +83,11 @@ mod tests {
     #[test]
     fn pieces_are_taken_until_the_end() {
         let control = Scripted::new(|request, _| {
-            assert!(matches!(request, Request::Sample(sample) if sample.prompt == "hi"));
+            let Request::Sample(sample) = request else {
+                panic!("{request:?}")
+            };
+            assert_eq!(sample.prompt, "hi");
+            assert_eq!(sample.system.as_deref(), Some("be short"));
             vec![
                 Reply::Piece("a".into()),
                 Reply::Piece("b".into()),
@@ -91,6 +97,8 @@ mod tests {
         let args = SampleArgs {
             prompt: "hi".into(),
             job: None,
+            system: Some("be short".into()),
+            raw: false,
             max_tokens: 8,
             temperature: 0.0,
             top_p: 1.0,

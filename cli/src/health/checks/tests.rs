@@ -1,8 +1,10 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::fs;
+
 use shared::config::places;
 
-use super::super::{Verdict, worst};
+use super::super::worst;
 use super::*;
 
 fn loaded(folder: &std::path::Path, text: &str) -> Loaded {
@@ -68,16 +70,28 @@ fn certificates_are_absent_sound_near_their_end_or_over() {
 }
 
 #[test]
-fn a_store_is_tried_and_leaves_nothing() {
+fn a_node_is_asked_how_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().display();
-    let verdict =
-        |url: &str| store(&loaded(folder.path(), &format!("[store]\nurl = '{url}'\n"))).verdict;
-    assert_eq!(verdict("not/there/yet"), Verdict::Ok);
-    assert_eq!(verdict(&format!("{path}/deep")), Verdict::Ok);
-    assert_eq!(verdict("s3://bucket/a"), Verdict::Warn);
-    assert_eq!(verdict("/proc/nowhere"), Verdict::Fail);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let text = format!("[[node]]\nname = 'n1'\nmetrics = '{address}'\n");
+    let loaded = loaded(folder.path(), &text);
+    let answers = ["200 OK", "503 Service Unavailable"];
+    let server = std::thread::spawn(move || {
+        for answer in answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = [0; 16];
+            stream.read_exact(&mut asked).unwrap();
+            write!(stream, "HTTP/1.1 {answer}\r\n\r\nthe device hangs\n").unwrap();
+        }
+    });
+    assert_eq!(metrics(&loaded)[0].verdict, Verdict::Ok);
+    let ill = metrics(&loaded).remove(0);
+    assert_eq!(ill.verdict, Verdict::Fail);
+    assert!(ill.found.ends_with("the device hangs"), "{ill:?}");
+    server.join().unwrap();
+    // Nobody listens any more.
+    assert_eq!(metrics(&loaded)[0].verdict, Verdict::Warn);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use shared::actor::budget::Budget;
 use shared::config::load;
 
 use super::*;
@@ -55,9 +56,11 @@ fn state(folder: &Path) -> State {
 fn patience() -> Patience {
     Patience {
         end: Micros::of_millis(2_000),
-        pause: Micros::of_millis(1),
         ready: Micros::of_millis(20_000),
-        ..Patience::default()
+        restarts: Budget {
+            pause: Micros::of_millis(1),
+            ..Patience::default().restarts
+        },
     }
 }
 

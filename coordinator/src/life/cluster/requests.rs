@@ -43,7 +43,9 @@ impl Coordinator {
             | Request::PutFile(_)
             | Request::Sample(_)
             | Request::Fetch(_)
-            | Request::Join { .. }
+            | Request::Backbone
+            | Request::BackboneFile { .. }
+            | Request::Join(_)
             | Request::Renew { .. } => Err(refusal(
                 RefusalCode::Internal,
                 "this request is answered by the shell of the coordinator: report a bug".into(),

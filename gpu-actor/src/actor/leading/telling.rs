@@ -32,7 +32,10 @@ impl Leading<'_> {
             }
             ReplicaEvent::Paused { job, step } => (job, Some(JobNotice::Paused { step })),
             ReplicaEvent::Resumed { job } => (job, Some(JobNotice::Resumed)),
-            ReplicaEvent::Cancelled { job, step } => (job, Some(JobNotice::Cancelled { step })),
+            ReplicaEvent::Cancelled { job, step } => {
+                self.submissions.remove(&job);
+                (job, Some(JobNotice::Cancelled { step }))
+            }
         }
     }
 

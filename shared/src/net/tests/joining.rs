@@ -5,7 +5,7 @@ use crate::ids::JobId;
 use crate::net::credential::KeyRequest;
 use crate::net::endpoint::connect_to_join;
 use crate::net::fault::HandshakeFault;
-use crate::net::renew::{RenewError, join, renew, until_renewal};
+use crate::net::renew::{Joiner, RenewError, join, renew, until_renewal};
 use crate::wire::request::{JobRef, RefusalCode};
 
 fn invited(cluster: &Cluster) -> crate::net::token::Token {
@@ -14,19 +14,31 @@ fn invited(cluster: &Cluster) -> crate::net::token::Token {
     cluster.host.enroller.invite(&identity, expires).unwrap()
 }
 
+fn n7(cluster: &str) -> Joiner {
+    Joiner {
+        cluster: Some(cluster.parse().unwrap()),
+        role: Role::GpuActor,
+        name: "n7".parse().unwrap(),
+    }
+}
+
 #[tokio::test]
 async fn a_token_makes_a_member_once() {
     let cluster = Cluster::start("c");
     let token = invited(&cluster);
-    let credential = join(&settings(), cluster.address, &token).await.unwrap();
+    let joined = join(&settings(), cluster.address, &token, &n7("c"))
+        .await
+        .unwrap();
+    let credential = joined.credential;
     assert_eq!(credential.identity, who("c", Role::GpuActor, "n7"));
+    assert_eq!(joined.settings[0].0, "cluster.name");
     let endpoint = Endpoint::open(&settings(), &credential, false).unwrap();
     let peer = endpoint
         .connect(cluster.address, Role::Coordinator)
         .await
         .unwrap();
     assert!(peer.open(Opening::Node).await.is_ok());
-    let again = join(&settings(), cluster.address, &token)
+    let again = join(&settings(), cluster.address, &token, &n7("c"))
         .await
         .unwrap_err();
     let RenewError::Refused(refusal) = again else {
@@ -39,14 +51,51 @@ async fn a_token_makes_a_member_once() {
 async fn a_joiner_shows_its_token_to_nobody_but_its_cluster() {
     let (cluster, other) = (Cluster::start("c"), Cluster::start("c"));
     let token = invited(&cluster);
-    let refused = join(&settings(), other.address, &token).await.unwrap_err();
+    let refused = join(&settings(), other.address, &token, &n7("c"))
+        .await
+        .unwrap_err();
     let other_authority = matches!(
         refused,
         RenewError::Net(NetError::Handshake(HandshakeFault::OtherAuthority))
     );
     assert!(other_authority, "{refused}");
     // The token was not used up.
-    assert!(join(&settings(), cluster.address, &token).await.is_ok());
+    let joined = join(&settings(), cluster.address, &token, &n7("c")).await;
+    assert!(joined.is_ok());
+}
+
+#[tokio::test]
+async fn a_token_lets_nobody_in_but_whom_it_was_made_for() {
+    let cluster = Cluster::start("c");
+    let token = invited(&cluster);
+    let n8 = Joiner {
+        name: "n8".parse().unwrap(),
+        ..n7("c")
+    };
+    let operator = Joiner {
+        role: Role::Client,
+        ..n7("c")
+    };
+    for (other, word) in [
+        (n8, "gpu-actor/n8"),
+        (operator, "client/n7"),
+        (n7("d"), "spotmux://d/"),
+    ] {
+        let refused = join(&settings(), cluster.address, &token, &other)
+            .await
+            .unwrap_err();
+        let RenewError::Refused(refusal) = refused else {
+            panic!("{refused}")
+        };
+        assert_eq!(refusal.code, RefusalCode::Invalid);
+        assert!(refusal.message.contains(word), "{}", refusal.message);
+    }
+    let anywhere = Joiner {
+        cluster: None,
+        ..n7("c")
+    };
+    let joined = join(&settings(), cluster.address, &token, &anywhere).await;
+    assert!(joined.is_ok());
 }
 
 #[tokio::test]
@@ -86,11 +135,18 @@ async fn a_broken_request_does_not_use_a_token_up() {
     let cluster = Cluster::start("c");
     let token = invited(&cluster);
     let enroller = &cluster.host.enroller;
-    let broken = enroller.join(&token.reveal(), "no request", now());
+    let joining = |signing_request: &str| Joining {
+        token: token.reveal(),
+        signing_request: signing_request.into(),
+        cluster: None,
+        role: "gpu-actor".into(),
+        name: "n7".parse().unwrap(),
+    };
+    let broken = enroller.join(&joining("no request"), now());
     assert!(matches!(broken, Reply::Refused(_)), "{broken:?}");
     let request = KeyRequest::new().unwrap();
-    let joined = enroller.join(&token.reveal(), &request.signing_request, now());
-    assert!(matches!(joined, Reply::Certificate { .. }), "{joined:?}");
+    let joined = enroller.join(&joining(&request.signing_request), now());
+    assert!(matches!(joined, Reply::Joined { .. }), "{joined:?}");
 }
 
 #[tokio::test]

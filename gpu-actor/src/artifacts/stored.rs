@@ -2,11 +2,19 @@
 
 use shared::artifact::{ArtifactError as StoreError, BlockingStore, Key};
 
-use crate::artifacts::{ArtifactError, Artifacts};
+use super::{ArtifactError, Artifacts};
 
-/// A store for the threads of a stage.
+/// A store for the threads of a stage; not for use inside a runtime.
 #[derive(Debug)]
-pub(super) struct SharedStore(pub(super) BlockingStore);
+pub struct SharedStore(BlockingStore);
+
+impl SharedStore {
+    /// Over a folder or a bucket.
+    #[must_use]
+    pub fn new(store: BlockingStore) -> Self {
+        Self(store)
+    }
+}
 
 fn failed(key: &str, reason: &dyn std::fmt::Display) -> ArtifactError {
     ArtifactError::Failed {
@@ -60,6 +68,49 @@ impl Artifacts for SharedStore {
         match self.0.delete(&key(text)?) {
             Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
             Err(error) => Err(told(text)(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::collections::BTreeMap;
+
+    use shared::artifact::Store;
+
+    use super::*;
+    use crate::artifacts::memory::MemoryArtifacts;
+
+    fn is_a_store(store: &dyn Artifacts) {
+        assert_eq!(store.list("a/").unwrap(), [""; 0]);
+        assert!(store.create("a/b/c", b"1").unwrap());
+        assert!(!store.create("a/b/c", b"2").unwrap());
+        assert_eq!(store.get("a/b/c").unwrap(), b"1");
+        store.put("a/b/c", b"3").unwrap();
+        store.put("a/bc", b"4").unwrap();
+        assert_eq!(store.get("a/b/c").unwrap(), b"3");
+        assert_eq!(store.list("a/").unwrap(), ["a/b/c", "a/bc"]);
+        assert_eq!(store.list("a/b/").unwrap(), ["a/b/c"]);
+        store.delete("a/b/c").unwrap();
+        store.delete("a/b/c").unwrap();
+        let missing = ArtifactError::Missing {
+            key: "a/b/c".into(),
+        };
+        assert_eq!(store.get("a/b/c"), Err(missing));
+    }
+
+    #[test]
+    fn both_stores_keep_what_they_are_given() {
+        is_a_store(&MemoryArtifacts::default());
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("store").display().to_string();
+        let store = Store::open(&folder, &BTreeMap::new()).unwrap();
+        let store = SharedStore::new(BlockingStore::new(store).unwrap());
+        is_a_store(&store);
+        for key in ["../a", "/a", "a//b", ""] {
+            assert!(store.put(key, b"1").is_err(), "{key:?}");
         }
     }
 }

@@ -1,0 +1,309 @@
+//! `spotmux join`: a machine without a certificate becomes a member of a cluster, by a one-time token.
+
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde_json::json;
+use shared::config::joining::{self, Own, OwnNode};
+use shared::config::load::{self, Loaded};
+use shared::config::places;
+use shared::net::credential::Credential;
+use shared::net::endpoint::EndpointSettings;
+use shared::net::identity::Role;
+use shared::net::renew::{self, Joined, Joiner, RenewError};
+use shared::net::token::Token;
+use tokio::runtime::Builder;
+
+use crate::args::{JoinArgs, JoinRole};
+use crate::clock;
+use crate::cluster_file;
+use crate::control::quic;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::render;
+use crate::security;
+use crate::session::Session;
+
+/// Longest text taken for a token.
+const LONGEST: u64 = 4 << 10;
+/// Port of a node that names none.
+const PORT: u16 = 7430;
+
+/// Runs the command.
+pub(crate) fn run(args: &JoinArgs, session: &Session<'_>) -> Result<Exit, Failure> {
+    let output = session.output;
+    let token = token(&args.token)?;
+    let coordinator = resolved(&args.coordinator)?;
+    let file = args
+        .config
+        .clone()
+        .or_else(|| session.settings.config.clone())
+        .unwrap_or_else(|| PathBuf::from(cluster_file::NAME));
+    // What is there already is looked at before the token is shown: a refusal must not use it up.
+    let there = match file.exists() {
+        true => Some(load::load(&file, [], &[]).or_exit(Exit::BadInput)?),
+        false => None,
+    };
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let directory = match &there {
+        Some(loaded) => security::directory(loaded),
+        None => folder.join(&shared::config::schema::SecuritySection::default().directory),
+    };
+    let role = role(args.role);
+    let place = directory.join(match role {
+        Role::Client => places::OPERATOR.to_owned(),
+        _ => places::node(&args.name),
+    });
+    not_there(&place)?;
+    security::private_folder(&directory)?;
+    let joiner = Joiner {
+        cluster: there
+            .as_ref()
+            .map(|loaded| loaded.config.cluster.name.clone()),
+        role,
+        name: args.name.clone(),
+    };
+    let joined = joined(coordinator, &token, &joiner)?;
+    joined.credential.save(&place).or_exit(Exit::Internal)?;
+    let written = match &there {
+        Some(loaded) => {
+            coordinator_is(loaded, coordinator, output);
+            false
+        }
+        None => {
+            let own = own(args, coordinator)?;
+            let text = joining::file(&joined.settings, &own).or_exit(Exit::Coordinator)?;
+            write(&file, &text)?;
+            true
+        }
+    };
+    told(args, session, &file, &place, written, &joined)
+}
+
+fn told(
+    args: &JoinArgs,
+    session: &Session<'_>,
+    file: &Path,
+    place: &Path,
+    written: bool,
+    joined: &Joined,
+) -> Result<Exit, Failure> {
+    let output = session.output;
+    let identity = joined.credential.identity.to_string();
+    let value = json!({
+        "identity": identity,
+        "certificate": place,
+        "until": joined.credential.life.end.seconds(),
+        "config": file,
+        "config_written": written,
+    });
+    let kept = if written { "written" } else { "kept as it was" };
+    output.result(
+        &value,
+        &format!(
+            "{identity}\ncertificate  {}\nsettings     {} ({kept})",
+            place.display(),
+            file.display()
+        ),
+    )?;
+    let loaded = load::load(file, [], &[]).or_exit(Exit::BadInput)?;
+    let url = &loaded.config.store.url;
+    if args.role == JoinRole::GpuActor && !url.contains("://") && !loaded.path_of(url).exists() {
+        output.note(format!(
+            "note: the store is the folder {url} of the coordinator's machine, which is absent here: \
+             mount it at the same place, or give the cluster an s3:// store"
+        ));
+    }
+    let config = render::shell_word(&file.display().to_string());
+    output.next(&[match args.role {
+        JoinRole::GpuActor => format!("spotmux gpu-actor --name {} --config {config}", args.name),
+        JoinRole::Operator => format!("spotmux status --config {config}"),
+    }]);
+    Ok(Exit::Done)
+}
+
+fn role(role: JoinRole) -> Role {
+    match role {
+        JoinRole::GpuActor => Role::GpuActor,
+        JoinRole::Operator => Role::Client,
+    }
+}
+
+fn token(word: &str) -> Result<Token, Failure> {
+    let mut text = word.to_owned();
+    if word == "-" {
+        text.clear();
+        std::io::stdin()
+            .take(LONGEST)
+            .read_to_string(&mut text)
+            .context("cannot read the token from standard input")
+            .or_exit(Exit::BadInput)?;
+    }
+    text.parse::<Token>().or_exit(Exit::BadInput)
+}
+
+fn resolved(place: &str) -> Result<SocketAddr, Failure> {
+    let found = place
+        .to_socket_addrs()
+        .map(|mut addresses| addresses.next());
+    match found {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) => Err(Failure::new(
+            Exit::Unreachable,
+            format!("{place} names no machine"),
+        )),
+        Err(error) => Err(Failure::new(
+            Exit::Unreachable,
+            format!("--coordinator {place}: {error}"),
+        )
+        .hint("write it as HOST:PORT, with the port of coordinator.listen")),
+    }
+}
+
+/// A certificate that still holds is not replaced.
+fn not_there(place: &Path) -> Result<(), Failure> {
+    match Credential::load(place) {
+        Ok(held) if clock::now() < held.life.end => {
+            let message = format!(
+                "{} is there already and holds: it is {}; the token was not used",
+                place.display(),
+                held.identity
+            );
+            Err(Failure::new(Exit::Conflict, message)
+                .hint("to join anew, move the file away first"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn joined(coordinator: SocketAddr, token: &Token, joiner: &Joiner) -> Result<Joined, Failure> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the system refuses a runtime")
+        .or_exit(Exit::Internal)?;
+    let settings = EndpointSettings::at(quic::source(coordinator));
+    let joined = runtime.block_on(async {
+        let join = renew::join(&settings, coordinator, token, joiner);
+        tokio::time::timeout(quic::PATIENCE, join).await
+    });
+    let failed = |exit, error: anyhow::Error| Failure {
+        exit,
+        error: error.context(format!("cannot join at {coordinator}")),
+        hints: Vec::new(),
+    };
+    match joined {
+        Ok(Ok(joined)) => Ok(joined),
+        Ok(Err(error)) => {
+            let exit = match &error {
+                RenewError::Refused(refusal) => refusal.code.into(),
+                RenewError::Net(error) => quic::exit_of(error),
+                RenewError::File(_) => Exit::Internal,
+                _ => Exit::Coordinator,
+            };
+            Err(failed(exit, error.into()))
+        }
+        Err(_) => {
+            let silent = anyhow::anyhow!("nobody answers within {} s", quic::PATIENCE.as_secs());
+            Err(failed(Exit::Unreachable, silent)
+                .hint("is the coordinator up, and does its UDP port reach this machine?"))
+        }
+    }
+}
+
+/// What the machine says of itself: it listens where the coordinator sees it.
+fn own(args: &JoinArgs, coordinator: SocketAddr) -> Result<Own, Failure> {
+    if args.role == JoinRole::Operator {
+        return Ok(Own {
+            coordinator,
+            node: None,
+        });
+    }
+    let listen = match args.listen {
+        Some(listen) => listen,
+        None => {
+            // No packet is sent: the system only says which of its addresses would be used.
+            let here = UdpSocket::bind(quic::source(coordinator)).and_then(|socket| {
+                socket.connect(coordinator)?;
+                socket.local_addr()
+            });
+            let here = here
+                .context("which address of this machine reaches the coordinator is unknown: give --listen")
+                .or_exit(Exit::Internal)?;
+            SocketAddr::new(here.ip(), PORT)
+        }
+    };
+    Ok(Own {
+        coordinator,
+        node: Some(OwnNode {
+            name: args.name.clone(),
+            listen,
+            advertise: args.advertise,
+            threads: args.threads,
+            memory_mib: args.memory_mib,
+        }),
+    })
+}
+
+fn coordinator_is(loaded: &Loaded, coordinator: SocketAddr, output: &render::Output) {
+    let said = loaded.config.coordinator.listen;
+    if said != coordinator {
+        output.note(format!(
+            "note: coordinator.listen ({}) is {said}, and this machine joined at {coordinator}",
+            loaded.origin("coordinator.listen")
+        ));
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
+        .with_context(|| format!("cannot write {}; the certificate is there", path.display()))
+        .or_exit(Exit::Internal)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn words_that_are_no_token_or_no_place_are_refused() {
+        assert_eq!(
+            token("spotmux-join-1.a.b").unwrap_err().exit,
+            Exit::BadInput
+        );
+        assert_eq!(resolved("nowhere").unwrap_err().exit, Exit::Unreachable);
+        assert_eq!(
+            resolved("127.0.0.1:7").unwrap(),
+            "127.0.0.1:7".parse().unwrap()
+        );
+    }
+
+    #[test]
+    fn a_node_listens_where_the_coordinator_is_reached_from() {
+        let args = JoinArgs {
+            coordinator: "127.0.0.1:7".into(),
+            token: String::new(),
+            role: JoinRole::GpuActor,
+            name: "n3".parse().unwrap(),
+            listen: None,
+            advertise: None,
+            threads: None,
+            memory_mib: None,
+            config: None,
+        };
+        let own = own(&args, "127.0.0.1:7".parse().unwrap()).unwrap();
+        let listen = own.node.unwrap().listen;
+        assert_eq!(listen, "127.0.0.1:7430".parse().unwrap());
+    }
+}

@@ -1,0 +1,129 @@
+//! A file fetched in as many tries as it takes: what came stays beside until the whole is there and is what was said.
+//!
+//! - `RS-1` Nothing has the file's name but bytes of the hash that was asked for.
+//! - `RS-2` A try that is cut off leaves what it got, and the next goes on after it; bytes that are not what was said are
+//!   taken away, so that the next try begins anew.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use tokio::fs::{self, File, OpenOptions};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::client::{Client, ClientError, differs, receive_rest};
+use crate::units::Bytes;
+use crate::wire::request::{FileRef, Reply, Request};
+
+/// Bytes hashed at once.
+const PIECE: usize = 1 << 20;
+
+impl Client {
+    /// Fetches a file of the backbone into a folder, after what an earlier try left there.
+    ///
+    /// # Errors
+    /// [`ClientError`]: of the connection, a refusal, [`ClientError::File`] when other bytes came, [`ClientError::Local`]
+    /// when the disk takes no more.
+    pub async fn fetch_backbone_file(
+        &self,
+        file: &FileRef,
+        folder: &Path,
+    ) -> Result<(), ClientError> {
+        let place = place(file, folder)?;
+        if fs::try_exists(&place).await.unwrap_or(false) {
+            // By `RS-1`.
+            return Ok(());
+        }
+        let beside = folder.join(format!(".{}.partial", file.path));
+        let failed = |error| local(file, folder, error);
+        let (mut output, hash, from) = open(&beside, file.bytes.0).await.map_err(failed)?;
+        let request = Request::BackboneFile {
+            file: file.clone(),
+            from: Bytes(from),
+        };
+        let mut replies = self.ask(&request).await?;
+        match replies.next().await? {
+            Some(Reply::File(told)) if told == *file => {}
+            _ => return Err(differs(file, "another file was told of".into())),
+        }
+        let left = file.bytes.0 - from;
+        let came = receive_rest(replies.receiver(), file, hash, left, &mut output).await;
+        match came {
+            Ok(()) => {}
+            Err(wrong @ ClientError::File { .. }) => {
+                drop(output);
+                // The first error is the one to tell.
+                let _ = fs::remove_file(&beside).await;
+                return Err(wrong);
+            }
+            Err(ClientError::Local { source, .. }) => return Err(failed(source)),
+            Err(cut) => {
+                // What came is kept; a disk that refuses is told of at the next try.
+                let _ = output.flush().await;
+                return Err(cut);
+            }
+        }
+        output.sync_all().await.map_err(failed)?;
+        drop(output);
+        fs::rename(&beside, &place).await.map_err(failed)?;
+        sync(folder).await.map_err(failed)
+    }
+}
+
+/// Where the file goes; its name must be one.
+fn place(file: &FileRef, folder: &Path) -> Result<PathBuf, ClientError> {
+    let plain = Path::new(&file.path)
+        .file_name()
+        .is_some_and(|name| *name == *file.path);
+    if plain && !file.path.starts_with('.') {
+        return Ok(folder.join(&file.path));
+    }
+    Err(differs(file, "its name is no plain file name".into()))
+}
+
+/// What an earlier try left, with its hash and size; nothing when it left too much.
+async fn open(beside: &Path, most: u64) -> std::io::Result<(File, Sha256, u64)> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let mut file = options.open(beside).await?;
+    let length = file.metadata().await?.len();
+    let mut hash = Sha256::new();
+    if length > most {
+        file.set_len(0).await?;
+        return Ok((file, hash, 0));
+    }
+    let mut piece = vec![0; PIECE];
+    let mut read = 0;
+    while read < length {
+        let now = file.read(&mut piece).await?;
+        if now == 0 {
+            break;
+        }
+        hash.update(&piece[..now]);
+        read += now as u64;
+    }
+    Ok((file, hash, read))
+}
+
+async fn sync(folder: &Path) -> std::io::Result<()> {
+    File::open(folder).await?.sync_all().await
+}
+
+fn local(file: &FileRef, folder: &Path, source: std::io::Error) -> ClientError {
+    let full = matches!(
+        source.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    );
+    let remedy = if full {
+        format!(
+            " (of {}): make room there, or give the cluster's state another folder (cluster.state)",
+            file.bytes
+        )
+    } else {
+        String::new()
+    };
+    ClientError::Local {
+        what: format!("write {} into {}{remedy}", file.path, folder.display()),
+        source,
+    }
+}
