@@ -9,6 +9,7 @@
 //! | `recovery` | killed, rebuilt on other stages, halted: the same final bits |
 //! | `partial` | stages that open their own layers |
 //! | `texts` | sampled over stages |
+//! | `sharing` | steps that several replicas share |
 //! | `stalls` | what cannot go on says why |
 //! | `watch` | what an observer is told |
 
@@ -20,6 +21,7 @@ mod mixes;
 mod partial;
 mod recovery;
 mod run;
+mod sharing;
 mod stalls;
 mod texts;
 mod tiny;

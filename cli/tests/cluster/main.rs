@@ -13,6 +13,7 @@ mod metrics;
 mod netem;
 mod peace;
 mod relay;
+mod replicas;
 mod run;
 mod sandbox;
 mod stored;

@@ -6,6 +6,10 @@
 //! | agreements on steps | reports on gradients, verdicts on steps |
 //! | the end | parts of states that are stored, answers on jobs that came |
 //!
+//! | to the lead of another replica | to the same stage of another replica |
+//! | --- | --- |
+//! | jobs whose steps are shared, their rows, and what those gave | sums of gradients and losses, values in chunks behind |
+//!
 //! Every stage reads a word and passes it on, changed or not. The types suit formats that do not describe themselves:
 //! a specification and a manifest travel as their JSON text.
 
@@ -19,6 +23,8 @@ use crate::pipeline::{MicroBatchNumber, Slot};
 use crate::sample::choice::Sampling;
 use crate::stage::agreement::{Agreement, Report};
 use crate::stage::outcome::JobOutcome;
+use crate::stage::partial::PartialHead;
+use crate::train::tally::LossPartials;
 
 /// Names a text in the making.
 pub type TextNumber = u64;
@@ -51,6 +57,18 @@ pub struct StepGoal {
     pub learning_rate: f64,
     /// Whether each stage stores its part of the state after the step.
     pub keep: bool,
+    /// When other replicas compute rows of the step too.
+    pub shard: Option<Shard>,
+}
+
+/// What a replica has of a step that is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// Blocks of the whole step.
+    pub blocks: u64,
+    /// Whether the rows that pass here are another replica's too and do not count: there are more replicas than
+    /// sequences.
+    pub idle: bool,
 }
 
 /// A micro-batch and what belongs to it.
@@ -103,6 +121,36 @@ pub struct Attach {
     pub spec: String,
     /// Its first state.
     pub source: Source,
+    /// Numbers of the replicas that share its steps, the one that leads it first; empty when none do.
+    pub replicas: Vec<u32>,
+}
+
+/// Rows of a job for another replica to compute.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Assist {
+    /// The job.
+    pub job: JobName,
+    /// Names the micro-batch in the answer.
+    pub ticket: u64,
+    /// What it is for: training or evaluation.
+    pub pass: Pass,
+    /// Its rows, of this job only.
+    pub batch: Batch,
+    /// The step that ends with it on that replica.
+    pub goal: Option<StepGoal>,
+}
+
+/// What one stage of one replica has of a job's step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sums {
+    /// The job.
+    pub job: JobName,
+    /// Steps taken before.
+    pub step: u64,
+    /// Of gradients; their values follow in chunks, one after another.
+    pub heads: Vec<PartialHead>,
+    /// Of losses, on the last stage.
+    pub losses: LossPartials,
 }
 
 /// A word from a neighbour.
@@ -189,6 +237,31 @@ pub enum Word {
         /// What is wrong.
         problem: String,
     },
+    /// Between leads: a job comes whose steps are shared; answered by `Enlisted`.
+    Enlist(Box<Attach>),
+    /// Between leads: a replica holds a shared job, or cannot.
+    Enlisted {
+        /// The job.
+        job: JobName,
+        /// Why not.
+        outcome: Result<(), String>,
+    },
+    /// Between leads: rows to compute; answered by `Found`.
+    Assist(Box<Assist>),
+    /// Between leads: what rows gave.
+    Found {
+        /// The micro-batch.
+        ticket: u64,
+        /// What was found out.
+        outcome: JobOutcome,
+    },
+    /// Between leads: a shared job goes.
+    Dismiss {
+        /// The job.
+        job: JobName,
+    },
+    /// Between the same stages of replicas: what one has of a step.
+    Sums(Box<Sums>),
 }
 
 impl Word {
@@ -210,6 +283,12 @@ impl Word {
             Self::Part { .. } => "part",
             Self::Attached { .. } => "attached",
             Self::Refused { .. } => "refused",
+            Self::Enlist(_) => "enlist",
+            Self::Enlisted { .. } => "enlisted",
+            Self::Assist(_) => "assist",
+            Self::Found { .. } => "found",
+            Self::Dismiss { .. } => "dismiss",
+            Self::Sums(_) => "sums",
         }
     }
 }
@@ -224,6 +303,7 @@ mod tests {
     use crate::batch::JobEntry;
     use crate::stage::agreement::{Broken, Share};
     use crate::stage::outcome::{BadRow, Origin, SequenceLoss};
+    use crate::stage::partial::Of;
     use data::rows::TokenRow;
 
     fn report() -> Report {
@@ -262,6 +342,10 @@ mod tests {
                 step: 4,
                 learning_rate: 1e-3,
                 keep: true,
+                shard: Some(Shard {
+                    blocks: 1,
+                    idle: false,
+                }),
             }],
         }))
     }
@@ -272,7 +356,62 @@ mod tests {
             job: JobName::new("j12").unwrap(),
             spec: "{}".into(),
             source,
+            replicas: vec![1, 0],
         }))
+    }
+
+    /// Words between replicas.
+    fn across() -> [Word; 6] {
+        let job = JobName::new("a").unwrap();
+        let Word::Attach(enlist) = attach(Source::Fresh {
+            init_tokens: Vec::new(),
+        }) else {
+            unreachable!()
+        };
+        let Word::Plan(plan) = planned(Pass::Train) else {
+            unreachable!()
+        };
+        let head = PartialHead {
+            of: Of::Prefix,
+            start: 3,
+            first: 4,
+            level: 2,
+            len: 5,
+        };
+        [
+            Word::Enlist(enlist),
+            Word::Enlisted {
+                job: job.clone(),
+                outcome: Err("a".into()),
+            },
+            Word::Assist(Box::new(Assist {
+                job: job.clone(),
+                ticket: 3,
+                pass: plan.pass,
+                batch: plan.batch,
+                goal: plan.goals.first().copied(),
+            })),
+            Word::Found {
+                ticket: 3,
+                outcome: JobOutcome {
+                    slot: 1,
+                    block_losses: vec![0.25],
+                    sequences: Vec::new(),
+                    correct: 2,
+                    bad: None,
+                },
+            },
+            Word::Dismiss { job: job.clone() },
+            Word::Sums(Box::new(Sums {
+                job,
+                step: 2,
+                heads: vec![head],
+                losses: LossPartials {
+                    sums: vec![(4, 2, 0.5)],
+                    bad: None,
+                },
+            })),
+        ]
     }
 
     /// A format without names of fields carries every word.
@@ -359,13 +498,13 @@ mod tests {
         ];
         let limits = codec::Limits::default();
         let mut names = std::collections::BTreeSet::new();
-        for word in words {
+        for word in words.into_iter().chain(across()) {
             let bytes = codec::frame(&word, &limits).unwrap();
             let read: Word = codec::message(&bytes[codec::HEAD..], &limits).unwrap();
             assert_eq!(word, read);
             names.insert(word.name());
         }
-        assert_eq!(names.len(), 14);
+        assert_eq!(names.len(), 20);
     }
 
     #[test]

@@ -28,6 +28,7 @@ fn layout(replicas: &[(u32, &[&str])]) -> Layout {
         let standing = Standing {
             since: PlanEpoch(3),
             seats: seats(nodes),
+            linked: Vec::new(),
         };
         (*number, standing)
     };
@@ -45,6 +46,7 @@ fn goal(target: &[(u32, &[&str])], broken: &[u32]) -> Goal {
         &from,
         PlanEpoch(4),
         target,
+        None,
         &broken,
         &BTreeSet::new(),
         "why".into(),
