@@ -37,7 +37,10 @@ fn lead(
         let bell = replica.lead().bell();
         let heard = bell.heard();
         let told = replica.lead().tend().unwrap();
-        assert!(told.is_empty(), "what is led elsewhere is told there: {told:?}");
+        assert!(
+            told.is_empty(),
+            "what is led elsewhere is told there: {told:?}"
+        );
         bell.wait(heard, NAP);
     }
     replica.close().unwrap();
@@ -45,12 +48,7 @@ fn lead(
 }
 
 /// All jobs on linked replicas, led by one after another, each with its steps shared by all.
-fn on_replicas(
-    model: &Arc<Model>,
-    plans: &[Plan],
-    manner: &Manner,
-    replicas: u32,
-) -> Vec<Remains> {
+fn on_replicas(model: &Arc<Model>, plans: &[Plan], manner: &Manner, replicas: u32) -> Vec<Remains> {
     let store = store();
     let started = manner.start_linked(model, &store, replicas);
     let through = AtomicUsize::new(0);
@@ -65,9 +63,7 @@ fn on_replicas(
                 let mut sharing: Vec<u32> = (0..replicas).collect();
                 sharing.rotate_left(number as usize);
                 let of = replicas as usize;
-                scope.spawn(move || {
-                    lead(replica, &own, (model, store), &sharing, (through, of))
-                })
+                scope.spawn(move || lead(replica, &own, (model, store), &sharing, (through, of)))
             })
             .collect();
         let mut all: Heard = (BTreeMap::new(), Vec::new());

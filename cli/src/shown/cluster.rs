@@ -114,7 +114,11 @@ fn plan(cluster: &ClusterView) -> String {
         let numbers: Vec<String> = shared.replicas.iter().map(ToString::to_string).collect();
         format!("; {} shared by {}", shared.job, numbers.join(", "))
     });
-    format!("{head}: {}{}", replicas.join("; "), sharing.collect::<String>())
+    format!(
+        "{head}: {}{}",
+        replicas.join("; "),
+        sharing.collect::<String>()
+    )
 }
 
 /// A node for programs.

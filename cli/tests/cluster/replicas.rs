@@ -24,7 +24,9 @@ fn sharing(cluster: &Cluster<'_>) -> Option<Vec<Value>> {
 fn until_shared(cluster: &mut Cluster<'_>, jobs: usize) {
     cluster.until("steps are shared", |cluster| {
         let shared = sharing(cluster)?;
-        let both = shared.iter().all(|replicas| replicas.as_array().is_some_and(|r| r.len() == 2));
+        let both = shared
+            .iter()
+            .all(|replicas| replicas.as_array().is_some_and(|r| r.len() == 2));
         (both && shared.len() == jobs).then_some(())
     });
 }
@@ -38,7 +40,11 @@ fn replicas_with_jobs_of_their_own_change_no_bit() {
     cluster.until("both have jobs", |cluster| {
         let status = cluster.json(&["status"])?;
         let replicas = status["plan"]["replicas"].as_array()?;
-        let busy = |replica: &Value| replica["jobs"].as_array().is_some_and(|jobs| !jobs.is_empty());
+        let busy = |replica: &Value| {
+            replica["jobs"]
+                .as_array()
+                .is_some_and(|jobs| !jobs.is_empty())
+        };
         (replicas.len() == 2 && replicas.iter().all(busy)).then_some(())
     });
     assert_same(&cluster.adapters(), &wanted);

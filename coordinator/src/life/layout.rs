@@ -35,7 +35,9 @@ pub type Links = BTreeMap<u32, Vec<u32>>;
 pub fn links(seats: &Seats) -> Links {
     let cut = |seats: &[Seat]| -> Vec<_> { seats.iter().map(Seat::layers).collect() };
     let linked = |(number, own): (&u32, &Vec<Seat>)| {
-        let others = seats.iter().filter(|(other, seats)| *other != number && cut(seats) == cut(own));
+        let others = seats
+            .iter()
+            .filter(|(other, seats)| *other != number && cut(seats) == cut(own));
         (*number, others.map(|(other, _)| *other).collect())
     };
     seats.iter().map(linked).collect()

@@ -121,17 +121,28 @@ impl Goal {
         reason: String,
     ) -> Self {
         let before = from.seats();
-        let after = |n: &u32| wanted.and_then(|links| links.get(n)).map_or(&[][..], Vec::as_slice);
+        let after = |n: &u32| {
+            wanted
+                .and_then(|links| links.get(n))
+                .map_or(&[][..], Vec::as_slice)
+        };
         let differs = |n: &u32| {
             let relinked = wanted.is_some() && after(n) != from.linked(*n);
             broken.contains(n) || target.get(n) != before.get(n) || relinked
         };
         let mut anew: BTreeSet<u32> = target.keys().copied().filter(differs).collect();
-        let ended: BTreeSet<u32> = before.keys().filter(|n| !target.contains_key(n)).copied().collect();
+        let ended: BTreeSet<u32> = before
+            .keys()
+            .filter(|n| !target.contains_key(n))
+            .copied()
+            .collect();
         loop {
             let changed = anew.iter().chain(&ended);
             let taken = changed.flat_map(|n| from.linked(*n).iter().chain(after(n)));
-            let more: Vec<u32> = taken.filter(|n| target.contains_key(n) && !anew.contains(n)).copied().collect();
+            let more: Vec<u32> = taken
+                .filter(|n| target.contains_key(n) && !anew.contains(n))
+                .copied()
+                .collect();
             if more.is_empty() {
                 break;
             }

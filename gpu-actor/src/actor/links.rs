@@ -163,7 +163,9 @@ impl Linker {
         let arrival = self.hall.take(post.epoch, to, from, patience).await;
         let arrival = arrival.ok_or_else(|| {
             let [replica, stage] = from;
-            format!("node {node}, stage {stage} of replica {replica}, did not link within {patience:?}")
+            format!(
+                "node {node}, stage {stage} of replica {replica}, did not link within {patience:?}"
+            )
         })?;
         let opening = arrival.opening;
         if (opening.credits, opening.narrow) != (self.settings.credits, narrow) {

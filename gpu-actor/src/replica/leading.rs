@@ -11,7 +11,6 @@ use super::error::{Lacking, ReplicaError};
 use super::seat::LeadSettings;
 use super::station::Station;
 use crate::artifacts::part::PartRef;
-use crate::batch::JobSlice;
 use crate::link::word::{Attach, Pass, Planned, Source, StepGoal, Word};
 use crate::pipeline::council::Matter;
 use crate::pipeline::{MicroBatchNumber, Slot};
@@ -22,6 +21,7 @@ use crate::train::tally::Tally;
 use shared::ids::JobName;
 
 mod listen;
+mod queue;
 mod sharing;
 
 /// A job in a turn.
@@ -186,7 +186,9 @@ impl Leading {
             let stage = self.station.seat().place.stage;
             let own = self.station.lacking();
             let nothing = own == Lacking::Work(crate::pipeline::Lack::Plan);
-            let wanted = lacking(self).or_else(|| self.lacks_help()).filter(|_| nothing);
+            let wanted = lacking(self)
+                .or_else(|| self.lacks_help())
+                .filter(|_| nothing);
             let lacking = wanted.unwrap_or(own);
             return Err(ReplicaError::Stalled { stage, lacking });
         }
@@ -202,69 +204,6 @@ impl Leading {
         }
         self.let_guests_go()?;
         Ok(moved)
-    }
-
-    /// Gives the station micro-batches, as many as may be under way.
-    fn feed(&mut self) -> Result<(), ReplicaError> {
-        let window = self.settings.window.max(self.stages() * 2);
-        while self.under.len() - self.queue.len() < window
-            && let Some((ticket, mut planned)) = self.next_ready()
-        {
-            planned.number = self.next;
-            self.numbers.insert(self.next, ticket);
-            self.next += 1;
-            self.station.plan(planned)?;
-        }
-        Ok(())
-    }
-
-    /// The first micro-batch that waits for nothing outside of this pipeline: a shared step must be closed before the
-    /// job's next rows may go in, lest two replicas wait for each other. A job's micro-batches keep their order.
-    fn next_ready(&mut self) -> Option<(Ticket, Planned)> {
-        let mut passed = BTreeSet::new();
-        let at = self.queue.iter().position(|(_, planned)| {
-            let jobs = &planned.batch.jobs;
-            let open = |slot, step| self.shared.get(&slot).is_some_and(|job| job.closed != step);
-            let waits = |job: &JobSlice| passed.contains(&job.slot) || open(job.slot, job.step);
-            if !jobs.iter().any(waits) {
-                return true;
-            }
-            passed.extend(jobs.iter().map(|job| job.slot));
-            false
-        })?;
-        self.queue.remove(at)
-    }
-
-    /// Plans a micro-batch outside of any turn, and returns its name.
-    pub(super) fn plan_apart(&mut self, pass: Pass, batch: crate::batch::Batch) -> u64 {
-        self.enqueue((None, None), pass, batch, Vec::new())
-    }
-
-    fn enqueue(
-        &mut self,
-        (turn, assists): (Option<TurnNumber>, Option<(u32, Ticket)>),
-        pass: Pass,
-        batch: crate::batch::Batch,
-        goals: Vec<StepGoal>,
-    ) -> Ticket {
-        let ticket = self.ticket;
-        self.ticket += 1;
-        let jobs = batch.jobs.iter();
-        let under = Under {
-            turn,
-            assists,
-            jobs: jobs.map(|j| (j.slot, j.first_block, j.last)).collect(),
-            trains: pass == Pass::Train,
-        };
-        self.under.insert(ticket, under);
-        let planned = Planned {
-            number: 0,
-            pass,
-            batch,
-            goals,
-        };
-        self.queue.push_back((ticket, planned));
-        ticket
     }
 
     /// Puts a job on all stages.
@@ -286,10 +225,7 @@ impl Leading {
     }
 
     /// The token that the last stage chose behind a micro-batch of this name.
-    pub(super) fn token(
-        &mut self,
-        number: Ticket,
-    ) -> Result<Result<u32, String>, ReplicaError> {
+    pub(super) fn token(&mut self, number: Ticket) -> Result<Result<u32, String>, ReplicaError> {
         let chosen = move |own: &Self| own.chosen.contains_key(&number);
         self.drive(chosen, |_| Some(Lacking::Outcome(number)))?;
         let token = self.chosen.remove(&number);

@@ -191,7 +191,8 @@ impl Station {
 
     /// Whether something is under way that neighbours must do their part of.
     pub(super) fn is_busy(&self) -> bool {
-        !self.pipeline.is_idle() || self.council.lacks().is_some() || !self.answers.is_empty()
+        let open = self.council.lacks().is_some() || !self.answers.is_empty();
+        open || !self.pipeline.is_idle() || !self.across.is_sent()
     }
 
     /// What is missing, when nothing moves.

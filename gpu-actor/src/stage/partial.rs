@@ -65,7 +65,9 @@ impl Stage {
     /// # Panics
     /// When the slot is empty.
     pub fn take_partials(&mut self, slot: usize) -> Vec<Partial> {
-        let adapter = self.adapter_mut(slot).expect("a slot that steps has an adapter");
+        let adapter = self
+            .adapter_mut(slot)
+            .expect("a slot that steps has an adapter");
         let own = adapter.gradient.take().into_iter();
         let prefix = adapter.derived.prefix_gradient.take().into_iter();
         let own = own.map(|(start, waiting)| Partial::new(Of::Parameters, start, waiting));
@@ -84,14 +86,26 @@ impl Stage {
         let shape = &self.model.shape;
         self.meter.time(Operator::GradientSums, || {
             let fits = partials.into_iter().all(|partial| {
-                let PartialHead { of, start, first, level, .. } = partial.head;
-                let waiting = Waiting { first, level, sum: partial.values };
+                let PartialHead {
+                    of,
+                    start,
+                    first,
+                    level,
+                    ..
+                } = partial.head;
+                let waiting = Waiting {
+                    first,
+                    level,
+                    sum: partial.values,
+                };
                 match of {
                     Of::Parameters => adapter.gradient.put(start, waiting),
                     Of::Prefix => adapter.derived.prefix_gradient.put(start, waiting),
                 }
             });
-            let whole = fits && adapter.gradient.close(blocks) && adapter.derived.prefix_gradient.close(blocks);
+            let whole = fits
+                && adapter.gradient.close(blocks)
+                && adapter.derived.prefix_gradient.close(blocks);
             if whole {
                 adapter.close_gradient(shape);
             } else {

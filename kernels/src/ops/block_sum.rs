@@ -117,12 +117,17 @@ impl<T: Copy + std::ops::AddAssign> Nodes<T> {
             level,
             mut sum,
         } = waiting;
-        let sound = level < MOST_LEVELS && first.trailing_zeros() >= level && first >> MOST_LEVELS == 0;
+        let sound =
+            level < MOST_LEVELS && first.trailing_zeros() >= level && first >> MOST_LEVELS == 0;
         if !sound || self.held.values().any(|held| held.len() != sum.len()) {
             return false;
         }
         let mut node = Node { first, level };
-        if self.held.keys().any(|held| held.first < node.end() && first < held.end()) {
+        if self
+            .held
+            .keys()
+            .any(|held| held.first < node.end() && first < held.end())
+        {
             return false;
         }
         loop {
@@ -133,7 +138,9 @@ impl<T: Copy + std::ops::AddAssign> Nodes<T> {
             let Some(other) = self.held.remove(&sibling) else {
                 break;
             };
-            sum.iter_mut().zip(other).for_each(|(sum, part)| *sum += part);
+            sum.iter_mut()
+                .zip(other)
+                .for_each(|(sum, part)| *sum += part);
             node = Node {
                 first: node.first.min(sibling.first),
                 level: node.level + 1,
@@ -157,7 +164,9 @@ impl<T: Copy + std::ops::AddAssign> Nodes<T> {
         }
         let (_, mut sum) = held.pop_last().filter(|_| at == blocks)?;
         while let Some((_, part)) = held.pop_last() {
-            sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+            sum.iter_mut()
+                .zip(part)
+                .for_each(|(sum, part)| *sum += part);
         }
         Some(sum)
     }

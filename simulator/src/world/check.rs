@@ -75,7 +75,11 @@ impl Check {
                 if layout.epoch <= self.epoch {
                     self.fail("SIM-4", format!("{} after {}", layout.epoch, self.epoch));
                 }
-                if !layout.replicas.iter().all(|one| is_linked_well(one, layout)) {
+                if !layout
+                    .replicas
+                    .iter()
+                    .all(|one| is_linked_well(one, layout))
+                {
                     self.fail("SIM-12", format!("links of {layout:?}"));
                 }
                 self.epoch = layout.epoch;

@@ -25,7 +25,10 @@ impl Coordinator {
         // Their stages lose their links to it.
         let linked = self.book.layout.linked(replica).to_vec();
         for other in linked {
-            self.break_up(other, &format!("it is linked to replica {replica}, which broke"));
+            self.break_up(
+                other,
+                &format!("it is linked to replica {replica}, which broke"),
+            );
         }
     }
 
@@ -167,7 +170,15 @@ impl Coordinator {
         let fresh = self.fresh();
         let links = self.wanted_links(&target);
         let wanted = links.as_ref();
-        let goal = Goal::new(layout, epoch, target, wanted, broken, &fresh, reason.clone());
+        let goal = Goal::new(
+            layout,
+            epoch,
+            target,
+            wanted,
+            broken,
+            &fresh,
+            reason.clone(),
+        );
         let replicas = goal.changes(layout);
         if replicas.is_empty() {
             return;
@@ -225,7 +236,10 @@ impl Coordinator {
             number,
             seats: goal.target.get(&number).cloned().unwrap_or_default(),
             jobs: self.book.ledger.on(number),
-            siblings: siblings(&goal.target, goal.links.get(&number).map_or(&[], Vec::as_slice)),
+            siblings: siblings(
+                &goal.target,
+                goal.links.get(&number).map_or(&[], Vec::as_slice),
+            ),
         };
         self.send(
             node,
@@ -250,7 +264,10 @@ impl Coordinator {
             seats.collect()
         };
         let (target, links) = (&goal.target, &goal.links);
-        let layout = self.book.layout.after(goal.epoch, target, &goal.anew, links);
+        let layout = self
+            .book
+            .layout
+            .after(goal.epoch, target, &goal.anew, links);
         if layout.replicas.is_empty() {
             self.empty_since = self.now.steady;
         }

@@ -71,7 +71,8 @@ impl Leading {
         let others = attach.replicas[1..].to_vec();
         for &replica in &others {
             self.enlisted.insert((job.clone(), replica), None);
-            self.station.call(replica, Word::Enlist(Box::new(attach.clone())))?;
+            self.station
+                .call(replica, Word::Enlist(Box::new(attach.clone())))?;
         }
         let shared = Shared {
             replicas: attach.replicas.clone(),
@@ -80,7 +81,10 @@ impl Leading {
         self.shared.insert(slot, shared);
         let mut attached = self.attach_as(attach)?;
         let own = attached.is_ok();
-        self.drive(|this| this.enlisted.values().all(Option::is_some), Self::lacks_help)?;
+        self.drive(
+            |this| this.enlisted.values().all(Option::is_some),
+            Self::lacks_help,
+        )?;
         for &replica in &others {
             let answer = self.enlisted.remove(&(job.clone(), replica)).flatten();
             if let Some(Err(problem)) = answer
@@ -100,14 +104,23 @@ impl Leading {
     }
 
     /// A job leaves the replicas that share it.
-    pub(super) fn dismiss(&mut self, slot: Slot, job: Option<&JobName>) -> Result<(), ReplicaError> {
+    pub(super) fn dismiss(
+        &mut self,
+        slot: Slot,
+        job: Option<&JobName>,
+    ) -> Result<(), ReplicaError> {
         let (Some(shared), Some(job)) = (self.shared.remove(&slot), job) else {
             return Ok(());
         };
         let here = self.station.seat().replica;
-        for replica in shared.replicas.into_iter().filter(|replica| *replica != here) {
+        for replica in shared
+            .replicas
+            .into_iter()
+            .filter(|replica| *replica != here)
+        {
             if self.station.reaches(replica) {
-                self.station.call(replica, Word::Dismiss { job: job.clone() })?;
+                self.station
+                    .call(replica, Word::Dismiss { job: job.clone() })?;
             }
         }
         Ok(())
@@ -126,7 +139,9 @@ impl Leading {
         let replicas = replicas.unwrap_or_default();
         let lengths = request.lengths();
         let blocks = request.blocks(0..lengths.len());
-        let shortest = (0..lengths.len()).min_by_key(|&at| lengths[at]).unwrap_or(0);
+        let shortest = (0..lengths.len())
+            .min_by_key(|&at| lengths[at])
+            .unwrap_or(0);
         let here = self.station.seat().replica;
         let mut made = 0;
         for (&replica, run) in replicas.iter().zip(shard::cut(&lengths, replicas.len())) {
@@ -163,7 +178,11 @@ impl Leading {
                 };
                 self.assisted.insert(ticket, assisted);
                 let assist = Assist {
-                    job: self.names.get(&slot).expect("a job that trains has a name").clone(),
+                    job: self
+                        .names
+                        .get(&slot)
+                        .expect("a job that trains has a name")
+                        .clone(),
                     ticket,
                     pass: pass.clone(),
                     batch,
@@ -195,7 +214,9 @@ impl Leading {
                 Ok(())
             }
             // Nothing will follow: whoever still waits for it waits in vain.
-            _ if self.helper() == Some(from) => Err(self.station.lost_peer(from, LinkError::Closed)),
+            _ if self.helper() == Some(from) => {
+                Err(self.station.lost_peer(from, LinkError::Closed))
+            }
             _ => Ok(()),
         }
     }
@@ -203,7 +224,8 @@ impl Leading {
     fn enlist(&mut self, home: u32, mut attach: Attach) -> Result<(), ReplicaError> {
         let job = attach.job.clone();
         if self.guests.contains_key(&job) {
-            self.deferred.push_back((home, Word::Enlist(Box::new(attach))));
+            self.deferred
+                .push_back((home, Word::Enlist(Box::new(attach))));
             return Ok(());
         }
         if self.names.values().any(|own| *own == job) {
@@ -249,7 +271,13 @@ impl Leading {
     }
 
     fn assist(&mut self, home: u32, assist: Assist) -> Result<(), ReplicaError> {
-        let Assist { job, ticket, pass, mut batch, goal } = assist;
+        let Assist {
+            job,
+            ticket,
+            pass,
+            mut batch,
+            goal,
+        } = assist;
         let guest = self.guests.get_mut(&job).filter(|guest| guest.home == home);
         let (Some(guest), [slice]) = (guest, &mut batch.jobs[..]) else {
             return Err(ReplicaError::Word {
@@ -275,7 +303,13 @@ impl Leading {
         let Some(assisted) = self.assisted.remove(&ticket) else {
             return Ok(());
         };
-        let Assisted { turn, slot, first_block, idle, .. } = assisted;
+        let Assisted {
+            turn,
+            slot,
+            first_block,
+            idle,
+            ..
+        } = assisted;
         let outcome = (!idle).then_some((slot, first_block, false, outcome));
         self.count(turn, outcome);
         Ok(())

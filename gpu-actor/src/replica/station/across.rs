@@ -107,7 +107,9 @@ impl Station {
     /// Sends a word to the same stage of another replica.
     pub(in super::super) fn call(&mut self, replica: u32, word: Word) -> Result<(), ReplicaError> {
         let peer = self.across.peers.get_mut(&replica);
-        let link = peer.filter(|peer| !peer.left).and_then(|peer| peer.link.as_mut());
+        let link = peer
+            .filter(|peer| !peer.left)
+            .and_then(|peer| peer.link.as_mut());
         let sent = link.ok_or(LinkError::Closed);
         let sent = sent.and_then(|link| link.send(Parcel::Word(word)));
         sent.map_err(|source| self.lost_peer(replica, source))
@@ -130,7 +132,11 @@ impl Station {
         let (aside, job, replicas) = (tenant.aside, tenant.job.clone(), tenant.replicas.clone());
         let mut own = Contribution {
             partials: self.stage.take_partials(slot),
-            losses: self.tallies.get_mut(&matter).map(Tally::take_partials).unwrap_or_default(),
+            losses: self
+                .tallies
+                .get_mut(&matter)
+                .map(Tally::take_partials)
+                .unwrap_or_default(),
         };
         // All replicas set a job aside at the same step.
         if aside {
@@ -274,7 +280,10 @@ impl Station {
             Word::Sums(sums) => {
                 if let Some(peer) = self.across.peers.get_mut(&replica) {
                     let values = Vec::new();
-                    peer.coming.push_back(Coming { sums: *sums, values });
+                    peer.coming.push_back(Coming {
+                        sums: *sums,
+                        values,
+                    });
                 }
                 self.take_whole(replica)
             }
@@ -316,7 +325,8 @@ impl Station {
             };
             let (key, given) = coming.contribution();
             let mut tenants = self.tenants.iter();
-            let shares = |tenant: &Tenant| tenant.job == key.0 && tenant.replicas.contains(&replica);
+            let shares =
+                |tenant: &Tenant| tenant.job == key.0 && tenant.replicas.contains(&replica);
             let Some((&slot, _)) = tenants.find(|(_, tenant)| shares(tenant)) else {
                 continue;
             };
