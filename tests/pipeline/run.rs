@@ -181,6 +181,9 @@ pub(crate) fn admit_on(
         match lead.admit(job).unwrap() {
             Ok((taken, _)) => {
                 assert_eq!(taken, step);
+                // One alone has nobody to share with.
+                let shared = if replicas.len() > 1 { replicas } else { &[] };
+                assert_eq!(lead.sharing(&plan.spec.name), shared);
                 return;
             }
             Err(problem) => {

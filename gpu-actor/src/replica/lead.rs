@@ -291,6 +291,13 @@ impl Lead {
         self.ledger.durable(job)
     }
 
+    /// Replicas that share a job's steps, this one first; empty when none do.
+    #[must_use]
+    pub fn sharing(&self, job: &JobName) -> &[u32] {
+        let slot = self.session.slot(job);
+        slot.map_or(&[], |slot| self.session.engine().sharing(slot))
+    }
+
     /// Names of the jobs.
     pub fn jobs(&self) -> impl Iterator<Item = &JobName> {
         self.session.names()

@@ -51,6 +51,12 @@ impl Leading {
         slot.expect("slots do not end")
     }
 
+    /// Replicas that share the steps of a job that is led here.
+    pub(in super::super) fn sharing(&self, slot: Slot) -> &[u32] {
+        let shared = self.shared.get(&slot);
+        shared.map_or(&[], |shared| &shared.replicas)
+    }
+
     /// Of the replicas that shall share a job those that can be reached: fewer give the same bits.
     pub(super) fn reached(&self, mut replicas: Vec<u32>) -> Vec<u32> {
         let here = self.station.seat().replica;
