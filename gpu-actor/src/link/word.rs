@@ -8,7 +8,7 @@
 //!
 //! | to the lead of another replica | to the same stage of another replica |
 //! | --- | --- |
-//! | jobs whose steps are shared, their rows, and what those gave | sums of gradients and losses, values in chunks behind |
+//! | jobs whose steps are shared, rows, what those gave | sums of gradients and losses, values in chunks behind |
 //!
 //! Every stage reads a word and passes it on, changed or not. The types suit formats that do not describe themselves:
 //! a specification and a manifest travel as their JSON text.

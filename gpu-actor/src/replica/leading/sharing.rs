@@ -1,7 +1,7 @@
 //! Jobs whose steps several replicas share: one leads them, the others compute the rows that it sends.
 //!
-//! The lead of such a job cuts each step by [`shard::cut`], and sends every other replica its run of the sequences; what
-//! these gave comes back for the loss. Gradients meet between the same stages of the replicas and take no way by here.
+//! The lead of such a job cuts each step by [`shard::cut`], and sends every other replica its run of the sequences;
+//! what these gave comes back for the loss. Gradients meet between the same stages of the replicas and take no way by here.
 
 use super::{Leading, Ticket, Under};
 use crate::link::LinkError;
