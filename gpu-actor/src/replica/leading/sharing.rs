@@ -220,7 +220,7 @@ impl Leading {
                 Ok(())
             }
             // Nothing will follow: whoever still waits for it waits in vain.
-            _ if self.helper() == Some(from) => {
+            _ if self.helpers().any(|replica| replica == from) => {
                 Err(self.station.lost_peer(from, LinkError::Closed))
             }
             _ => Ok(()),
@@ -371,14 +371,14 @@ impl Leading {
         self.station.detach(guest.slot)
     }
 
-    /// A replica that is waited for.
-    fn helper(&self) -> Option<u32> {
-        let asked = self.enlisted.iter().find(|(_, answer)| answer.is_none());
+    /// The replicas that are waited for.
+    fn helpers(&self) -> impl Iterator<Item = u32> + '_ {
+        let asked = self.enlisted.iter().filter(|(_, answer)| answer.is_none());
         let asked = asked.map(|((_, replica), _)| *replica);
-        asked.or_else(|| Some(self.assisted.first_key_value()?.1.replica))
+        asked.chain(self.assisted.values().map(|assisted| assisted.replica))
     }
 
     pub(super) fn lacks_help(&self) -> Option<Lacking> {
-        self.helper().map(Lacking::Help)
+        self.helpers().next().map(Lacking::Help)
     }
 }

@@ -288,7 +288,7 @@ impl Station {
                 self.take_whole(replica)
             }
             Word::Close => {
-                if self.lacks_sums().is_some_and(|lacks| lacks.2 == replica) {
+                if self.lacks_sums().any(|lacks| lacks.2 == replica) {
                     return Err(self.lost_peer(replica, LinkError::Closed));
                 }
                 if first {
@@ -338,24 +338,24 @@ impl Station {
         }
     }
 
-    /// The first step whose own sums are given and that lacks those of another replica.
-    pub(super) fn lacks_sums(&self) -> Option<(String, u64, u32)> {
-        self.pipeline.complete().find_map(|(slot, step)| {
-            let tenant = self.tenants.get(&slot)?;
-            let key = (tenant.job.clone(), step);
-            let gathering = &self.across.gathering;
-            if !gathering.has(&key, self.seat.replica) {
-                return None;
-            }
-            let mut replicas = tenant.replicas.iter();
-            let missing = replicas.find(|replica| !gathering.has(&key, **replica))?;
-            Some((key.0.to_string(), step, *missing))
+    /// Steps whose own sums are given, each with a replica whose sums are missing.
+    fn lacks_sums(&self) -> impl Iterator<Item = (String, u64, u32)> + '_ {
+        self.pipeline.complete().flat_map(|(slot, step)| {
+            let tenant = self.tenants.get(&slot);
+            let replicas = tenant.map_or(&[][..], |tenant| &tenant.replicas);
+            let key = tenant.map(|tenant| (tenant.job.clone(), step));
+            let missing = replicas.iter().filter_map(move |replica| {
+                let (key, gathering) = (key.as_ref()?, &self.across.gathering);
+                let waits = gathering.has(key, self.seat.replica) && !gathering.has(key, *replica);
+                waits.then(|| (key.0.to_string(), step, *replica))
+            });
+            missing.collect::<Vec<_>>()
         })
     }
 
     /// The same, as a sentence.
     pub(super) fn lacking_sums(&self) -> Option<Lacking> {
-        let (job, step, replica) = self.lacks_sums()?;
+        let (job, step, replica) = self.lacks_sums().next()?;
         Some(Lacking::Sums(job, step, replica))
     }
 
