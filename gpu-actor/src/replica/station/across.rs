@@ -340,7 +340,7 @@ impl Station {
 
     /// Steps whose own sums are given, each with a replica whose sums are missing.
     fn lacks_sums(&self) -> impl Iterator<Item = (String, u64, u32)> + '_ {
-        self.pipeline.complete().flat_map(|(slot, step)| {
+        self.pipeline.complete().flat_map(move |(slot, step)| {
             let tenant = self.tenants.get(&slot);
             let replicas = tenant.map_or(&[][..], |tenant| &tenant.replicas);
             let key = tenant.map(|tenant| (tenant.job.clone(), step));
