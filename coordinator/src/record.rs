@@ -63,6 +63,14 @@ pub struct Accepted {
     pub submission: Submission,
     /// Names the submission through all processes.
     pub trace: String,
+    /// Most replicas that share its steps.
+    #[serde(default = "one")]
+    pub replicas: u32,
+}
+
+/// What a job asked for before it could ask for more.
+pub(crate) fn one() -> u32 {
+    1
 }
 
 /// What changed.

@@ -11,15 +11,19 @@
 //! | [`follower`] | a stage that is not the first, until it is told to end |
 //! | [`lead`] | the first stage and the session: what a shell drives |
 //! | `leading` | the session's engine over the first station |
+//! | `gathering` | what replicas have of steps that they share |
 //! | `ledger` | which states are stored in parts, and when they are whole |
 //! | [`local`] | all stages on threads of one process |
 //! | [`watch`] | who is told what the device did, and by which clock |
+//!
+//! Linked replicas share steps: `leading/sharing` has the lead's part of it, `station/across` the stage's.
 //!
 //! What saw an error is dropped whole; jobs go on from their durable states.
 
 pub mod error;
 pub mod event;
 pub mod follower;
+mod gathering;
 pub mod lead;
 mod leading;
 mod ledger;

@@ -16,6 +16,7 @@ mod linear_reverse;
 mod loss;
 pub mod optim;
 pub mod outcome;
+pub mod partial;
 mod pass;
 pub mod relay;
 pub(crate) mod reparam;

@@ -13,5 +13,6 @@ pub mod progress;
 mod run;
 pub mod seal;
 pub mod session;
+pub mod shard;
 pub mod store;
 pub mod tally;

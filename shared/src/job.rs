@@ -51,6 +51,10 @@ pub struct JobSpec {
     /// When its state is saved.
     #[serde(default)]
     pub checkpoint: CheckpointSpec,
+    /// Most replicas of the backbone that share each optimizer step. Results do not depend on it, nor on how many a
+    /// cluster has; a single process has one.
+    #[serde(default = "one_replica", skip_serializing_if = "is_one")]
+    pub replicas: u32,
     /// Start from this adapter folder (PEFT layout) instead of fresh weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_from: Option<String>,
@@ -58,6 +62,14 @@ pub struct JobSpec {
 
 fn default_seed() -> u64 {
     42
+}
+
+fn one_replica() -> u32 {
+    1
+}
+
+fn is_one(replicas: &u32) -> bool {
+    *replicas == 1
 }
 
 /// Where samples come from and how they become token rows.

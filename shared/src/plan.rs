@@ -2,6 +2,9 @@
 //!
 //! A plan has an epoch; every order and chunk that belongs to one carries it, and what belongs to an older one is
 //! refused. Within a replica the first stage leads: it forms the micro-batches, and the others follow.
+//!
+//! Replicas of the same cut may be *linked*, stage by stage; they can then share the steps of a job: one of them leads
+//! it, and all compute some of its sequences.
 
 use std::ops::Range;
 
@@ -61,8 +64,29 @@ pub struct Replica {
     pub number: u32,
     /// From the embedding to the head.
     pub seats: Vec<Seat>,
-    /// In the order of their ids.
+    /// In the order of their ids: those that it leads.
     pub jobs: Vec<JobId>,
+    /// Replicas that it is linked to, in the order of their numbers. They were seated by the same plan, and their seats
+    /// have the same layers.
+    pub siblings: Vec<Sibling>,
+}
+
+/// A replica that another one is linked to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sibling {
+    /// Its number.
+    pub number: u32,
+    /// Its seats.
+    pub seats: Vec<Seat>,
+}
+
+/// A job whose steps are shared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sharing {
+    /// The job.
+    pub job: JobId,
+    /// Numbers of the replicas, the one that leads it first.
+    pub replicas: Vec<u32>,
 }
 
 impl Replica {
@@ -87,6 +111,8 @@ pub struct Plan {
     pub epoch: PlanEpoch,
     /// In the order of their numbers.
     pub replicas: Vec<Replica>,
+    /// Jobs whose steps several replicas share, in the order of their ids.
+    pub sharing: Vec<Sharing>,
 }
 
 impl Plan {

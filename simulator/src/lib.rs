@@ -19,6 +19,7 @@
 //! | SIM-9 | the pipelines are never told what does not fit their state |
 //! | SIM-10 | a move with notice takes no step back |
 //! | SIM-11 | no job is said to run on a broken replica |
+//! | SIM-12 | replicas that are linked were seated by one plan, by the same cut, and each says so of the other |
 //!
 //! One seed is one history: [`run`] twice gives the same [`Report`], whose `log` is a hash of all that happened.
 

@@ -11,6 +11,7 @@
 //! | `drain` | steps that are planned and not begun are taken back |
 //! | `partial` | stages that open their own layers |
 //! | `texts` | sampled over stages |
+//! | `sharing` | steps that several replicas share |
 //! | `stalls` | what cannot go on says why |
 //! | `watch` | what an observer is told |
 
@@ -24,6 +25,7 @@ mod partial;
 mod recompute;
 mod recovery;
 mod run;
+mod sharing;
 mod stalls;
 mod texts;
 mod tiny;

@@ -9,6 +9,7 @@ use gpu_actor::artifacts::Artifacts;
 use gpu_actor::artifacts::memory::MemoryArtifacts;
 use gpu_actor::artifacts::recover;
 use gpu_actor::model::Model;
+use gpu_actor::replica::error::ReplicaError;
 use gpu_actor::replica::event::ReplicaEvent;
 use gpu_actor::replica::lead::{Admission, Lead, Start};
 use gpu_actor::replica::local::{LocalReplica, LocalSettings};
@@ -58,6 +59,10 @@ impl Manner {
 
     /// A replica without jobs.
     pub(crate) fn start(&self, model: &Model, store: &Store) -> LocalReplica {
+        self.start_linked(model, store, 1).pop().unwrap()
+    }
+
+    fn settings(&self) -> LocalSettings {
         let mut settings = LocalSettings::new(self.tokens_per_pass);
         settings.budget = self.budget;
         settings.recompute = self.recompute;
@@ -65,8 +70,19 @@ impl Manner {
         settings.lead.ahead = self.ahead;
         settings.lead.least_rows = 16;
         settings.patience = self.patience;
+        settings
+    }
+
+    /// Replicas that can share steps, without jobs.
+    pub(crate) fn start_linked(
+        &self,
+        model: &Model,
+        store: &Store,
+        replicas: u32,
+    ) -> Vec<LocalReplica> {
         let cpu = Cpu::new(self.threads).unwrap();
-        LocalReplica::start(model, &cpu, self.stages, store, &settings).unwrap()
+        let settings = self.settings();
+        LocalReplica::start_linked(model, &cpu, (replicas, self.stages), store, &settings).unwrap()
     }
 }
 
@@ -137,11 +153,23 @@ pub(crate) fn admission(plan: &Plan, model: &Model, start: Start) -> Admission {
         eval_rows,
         start,
         paused: false,
+        replicas: Vec::new(),
     }
 }
 
 /// Puts a plan's job on a replica, from its newest state in the store or fresh.
 pub(crate) fn admit(lead: &mut Lead, plan: &Plan, model: &Model, store: &Store) {
+    admit_on(lead, plan, model, store, &[]);
+}
+
+/// The same, with steps that these replicas share.
+pub(crate) fn admit_on(
+    lead: &mut Lead,
+    plan: &Plan,
+    model: &Model,
+    store: &Store,
+    replicas: &[u32],
+) {
     // A keeper that outlived its replica may remove a state that was just found, but not without a newer one.
     loop {
         let (start, step) = match stored(store, plan, model).recovered {
@@ -151,9 +179,16 @@ pub(crate) fn admit(lead: &mut Lead, plan: &Plan, model: &Model, store: &Store) 
             }
             None => (Start::State(Box::new(fresh(plan, model))), 0),
         };
-        match lead.admit(admission(plan, model, start)).unwrap() {
+        let job = Admission {
+            replicas: replicas.to_vec(),
+            ..admission(plan, model, start)
+        };
+        match lead.admit(job).unwrap() {
             Ok((taken, _)) => {
                 assert_eq!(taken, step);
+                // One alone has nobody to share with.
+                let shared = if replicas.len() > 1 { replicas } else { &[] };
+                assert_eq!(lead.sharing(&plan.spec.name), shared);
                 return;
             }
             Err(problem) => {
@@ -215,18 +250,37 @@ pub(crate) fn on_one(model: &Arc<Model>, plans: &[Plan], tokens_per_pass: usize)
 pub(crate) fn on_stages(model: &Arc<Model>, plans: &[Plan], manner: &Manner) -> Vec<Remains> {
     let store = store();
     let mut replica = manner.start(model, &store);
+    let all: Vec<&Plan> = plans.iter().collect();
+    let told = match rounds(&mut replica, &all, model, &store, &[]) {
+        Ok(told) => told,
+        // The stage that failed says more than the lead, which lost it.
+        Err(error) => panic!("{}", replica.cause(error)),
+    };
+    replica.close().unwrap();
+    remains(plans, told, &store, model)
+}
+
+/// What was told, by job, and which jobs were set aside.
+pub(crate) type Heard = (BTreeMap<JobName, Vec<ReplicaEvent>>, Vec<JobName>);
+
+/// Rounds on a replica until its jobs are done and all is stored; their steps are shared with these replicas, the own
+/// first.
+pub(crate) fn rounds(
+    replica: &mut LocalReplica,
+    plans: &[&Plan],
+    model: &Arc<Model>,
+    store: &Store,
+    replicas: &[u32],
+) -> Result<Heard, ReplicaError> {
     let mut events: BTreeMap<JobName, Vec<ReplicaEvent>> = BTreeMap::new();
     let mut aside = Vec::new();
     let mut round = 0;
     while !replica.lead().is_idle() || plans.iter().any(|plan| plan.arrives >= round) {
         for plan in plans.iter().filter(|plan| plan.arrives == round) {
-            admit(replica.lead(), plan, model, &store);
+            admit_on(replica.lead(), plan, model, store, replicas);
         }
-        match replica.lead().round() {
-            Ok(told) => gather(told, &mut events),
-            // The stage that failed says more than the lead, which lost it.
-            Err(error) => panic!("{}", replica.cause(error)),
-        }
+        let told = replica.lead().round()?;
+        gather(told, &mut events);
         let lead = replica.lead();
         let ended: Vec<JobName> = lead
             .jobs()
@@ -239,19 +293,28 @@ pub(crate) fn on_stages(model: &Arc<Model>, plans: &[Plan], manner: &Manner) -> 
                 if let Some(Standing::Quarantined(_)) = lead.standing(&job) {
                     aside.push(job.clone());
                 }
-                assert!(lead.remove(&job).unwrap());
+                assert!(lead.remove(&job)?);
             }
         }
         round += 1;
     }
     let lead = replica.lead();
-    gather(lead.drain().unwrap(), &mut events);
+    gather(lead.drain()?, &mut events);
     for job in lead.jobs().cloned().collect::<Vec<_>>() {
         if let Some(Standing::Quarantined(_)) = lead.standing(&job) {
             aside.push(job);
         }
     }
-    replica.close().unwrap();
+    Ok((events, aside))
+}
+
+/// What is left of jobs of which this was told.
+pub(crate) fn remains(
+    plans: &[Plan],
+    (mut events, aside): Heard,
+    store: &Store,
+    model: &Model,
+) -> Vec<Remains> {
     let remains = plans.iter().map(|plan| {
         let name = &plan.spec.name;
         let training = events.remove(name).unwrap_or_default();
@@ -263,7 +326,7 @@ pub(crate) fn on_stages(model: &Arc<Model>, plans: &[Plan], manner: &Manner) -> 
         });
         Remains {
             events: training.collect(),
-            state: stored(&store, plan, model).recovered.unwrap().state,
+            state: stored(store, plan, model).recovered.unwrap().state,
             aside: aside.contains(name),
         }
     });

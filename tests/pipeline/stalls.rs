@@ -1,5 +1,6 @@
 //! What cannot go on says why: lost parcels, neighbours that are gone, words that do not fit.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -60,6 +61,7 @@ fn ports(
     let keeper = StoreKeeper::start(Arc::clone(&store), bell.clone()).unwrap();
     Ports {
         links: [before, behind],
+        peers: BTreeMap::new(),
         bell: bell.clone(),
         keeper: Box::new(keeper),
         store,

@@ -1,5 +1,6 @@
 //! Who looks is told every piece of device work, by the clock that was given.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -37,6 +38,7 @@ fn ports(
 ) -> Ports {
     Ports {
         links,
+        peers: BTreeMap::new(),
         bell: bell.clone(),
         keeper: Box::new(StoreKeeper::start(Arc::clone(store), bell.clone()).unwrap()),
         store: Arc::clone(store),

@@ -29,6 +29,7 @@ pub struct Plan {
 /// A job named `name` with this method; four rows, one step a row.
 pub fn plain(name: &str, adapter: AdapterSpec) -> Plan {
     let spec = JobSpec {
+        replicas: 1,
         name: JobName::new(name).expect("a name"),
         seed: 7,
         adapter,

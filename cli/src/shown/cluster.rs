@@ -110,7 +110,15 @@ fn plan(cluster: &ClusterView) -> String {
     if replicas.is_empty() {
         return format!("{head}: no replica is placed");
     }
-    format!("{head}: {}", replicas.join("; "))
+    let sharing = plan.sharing.iter().map(|shared| {
+        let numbers: Vec<String> = shared.replicas.iter().map(ToString::to_string).collect();
+        format!("; {} shared by {}", shared.job, numbers.join(", "))
+    });
+    format!(
+        "{head}: {}{}",
+        replicas.join("; "),
+        sharing.collect::<String>()
+    )
 }
 
 /// A node for programs.
@@ -132,6 +140,9 @@ pub(crate) fn told(cluster: &ClusterView) -> Value {
     for (index, replica) in numbers {
         let jobs: Vec<String> = replica.jobs.iter().map(ToString::to_string).collect();
         told["plan"]["replicas"][index]["jobs"] = json!(jobs);
+    }
+    for (index, shared) in cluster.plan.sharing.iter().enumerate() {
+        told["plan"]["sharing"][index]["job"] = json!(shared.job.to_string());
     }
     let moving = cluster.moving.as_ref();
     told["moving"] = json!(

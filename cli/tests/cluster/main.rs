@@ -15,6 +15,7 @@ mod netem;
 mod panics;
 mod peace;
 mod relay;
+mod replicas;
 mod run;
 mod sandbox;
 mod stored;

@@ -98,6 +98,7 @@ fn a_bad_wire_between_namespaces_changes_no_bit() {
         metrics: at("10.213.0.1:7421"),
         nodes: vec![(at("10.213.0.1:7431"), None), (at("10.213.0.2:7432"), None)],
         bound_ms: 10_000,
+        replicas: 1,
     };
     sandbox.write("cluster.toml", &places.file(2));
     let made = sandbox.spotmux(&["ca", "init"]);

@@ -22,6 +22,8 @@ pub(crate) struct Places {
     pub(crate) nodes: Vec<(SocketAddr, Option<SocketAddr>)>,
     /// A node that is silent for so long is lost.
     pub(crate) bound_ms: u64,
+    /// Copies of the backbone.
+    pub(crate) replicas: u64,
 }
 
 impl Places {
@@ -37,6 +39,7 @@ impl Places {
             metrics: free.next().unwrap(),
             nodes: free.map(|address| (address, None)).collect(),
             bound_ms: 2000,
+            replicas: 1,
         }
     }
 
@@ -47,11 +50,12 @@ impl Places {
             metrics,
             nodes,
             bound_ms,
+            replicas,
         } = self;
         let mut text = format!(
             "version = 1\n[model]\npath = \"model\"\n[coordinator]\nlisten = \"{coordinator}\"\n\
              metrics = \"{metrics}\"\nheartbeat_ms = 200\nheartbeat_bound_ms = {bound_ms}\nlease_seconds = 3\n\
-             [plan]\nstages = {stages}\n",
+             [plan]\nstages = {stages}\nreplicas = {replicas}\n",
         );
         for (at, (listen, advertise)) in nodes.iter().enumerate() {
             let name = at + 1;
@@ -228,8 +232,13 @@ impl<'a> Cluster<'a> {
 
     /// The node that holds a stage.
     pub(crate) fn holder(&self, stage: usize) -> Option<String> {
+        self.holder_in(0, stage)
+    }
+
+    /// The node that holds a stage of the replica at this place in the plan.
+    pub(crate) fn holder_in(&self, replica: usize, stage: usize) -> Option<String> {
         let status = self.json(&["status"])?;
-        let seat = &status["plan"]["replicas"][0]["seats"][stage]["node"];
+        let seat = &status["plan"]["replicas"][replica]["seats"][stage]["node"];
         seat.as_str().map(ToOwned::to_owned)
     }
 

@@ -61,6 +61,15 @@ impl Sandbox {
 
     /// With these jobs.
     pub(crate) fn of(chosen: &[Method]) -> Self {
+        Self::sharing(chosen, 1)
+    }
+
+    /// With the first so many of the eight jobs, each of whose steps so many replicas share.
+    pub(crate) fn shared(jobs: usize, replicas: u32) -> Self {
+        Self::sharing(&EIGHT[..jobs], replicas)
+    }
+
+    fn sharing(chosen: &[Method], replicas: u32) -> Self {
         let sandbox = Self {
             folder: tempfile::tempdir().unwrap(),
             jobs: chosen.iter().map(|(name, ..)| *name).collect(),
@@ -77,9 +86,9 @@ impl Sandbox {
         sandbox.write("samples.jsonl", &lines.collect::<String>());
         let mut text = "model = \"model\"\noutput = \"alone\"\n".to_owned();
         for (at, (name, adapter, steps)) in chosen.iter().enumerate() {
-            let batch = 1 + at % 4;
+            let batch = 1 + at % 4 + 3 * (replicas as usize - 1);
             text.push_str(&format!(
-                "[[job]]\nname = \"{name}\"\nseed = {at}\nadapter = {{ {adapter} }}\n\
+                "[[job]]\nname = \"{name}\"\nseed = {at}\nreplicas = {replicas}\nadapter = {{ {adapter} }}\n\
                  data = {{ train = \"samples.jsonl\", eval_split = 0.1 }}\n\
                  train = {{ steps = {steps}, batch_size = {batch}, accumulation = {} }}\n\
                  eval = {{ every_steps = 10 }}\ncheckpoint = {{ every_steps = 1 }}\n",

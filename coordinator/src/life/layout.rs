@@ -2,13 +2,15 @@
 //!
 //! A plan that changes one replica leaves the others alone: they go on under the epoch of the plan that seated them.
 //! So every order to a replica, and every notice from it, bears the epoch in [`Standing::since`].
+//!
+//! Linked replicas are seated by one plan, and stand or fall together: a stage that loses a link gives up its post.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use shared::ids::{JobId, NodeName, PlanEpoch};
-use shared::plan::{Plan, Replica, Seat};
+use shared::plan::{Plan, Replica, Seat, Sharing, Sibling};
 
 /// The seats of a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,10 +19,29 @@ pub struct Standing {
     pub since: PlanEpoch,
     /// From the embedding to the head.
     pub seats: Vec<Seat>,
+    /// The replicas that it is linked to, in the order of their numbers.
+    #[serde(default)]
+    pub linked: Vec<u32>,
 }
 
 /// Seats of replicas by their numbers.
 pub type Seats = BTreeMap<u32, Vec<Seat>>;
+
+/// The replicas that each is linked to; those that are linked to none may be left out.
+pub type Links = BTreeMap<u32, Vec<u32>>;
+
+/// Links all replicas of the same cut.
+#[must_use]
+pub fn links(seats: &Seats) -> Links {
+    let cut = |seats: &[Seat]| -> Vec<_> { seats.iter().map(Seat::layers).collect() };
+    let linked = |(number, own): (&u32, &Vec<Seat>)| {
+        let others = seats
+            .iter()
+            .filter(|(other, seats)| *other != number && cut(seats) == cut(own));
+        (*number, others.map(|(other, _)| *other).collect())
+    };
+    seats.iter().map(linked).collect()
+}
 
 /// All replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +76,25 @@ impl Layout {
         seats.map(|seat| seat.node.clone()).collect()
     }
 
+    /// The replicas that one is linked to.
+    #[must_use]
+    pub fn linked(&self, replica: u32) -> &[u32] {
+        let standing = self.replicas.get(&replica);
+        standing.map_or(&[], |standing| &standing.linked)
+    }
+
+    /// The replicas that share the steps of a job that one of them leads and that asks for so many: the one that leads
+    /// first, then the others in a circle. Empty when it is alone.
+    #[must_use]
+    pub fn sharing(&self, lead: u32, most: u32) -> Vec<u32> {
+        let linked = self.linked(lead);
+        let after = linked.iter().filter(|other| **other > lead);
+        let before = linked.iter().filter(|other| **other < lead);
+        let circle = std::iter::once(&lead).chain(after).chain(before);
+        let all: Vec<u32> = circle.take(most as usize).copied().collect();
+        if all.len() > 1 { all } else { Vec::new() }
+    }
+
     /// The seats alone.
     #[must_use]
     pub fn seats(&self) -> Seats {
@@ -67,12 +107,19 @@ impl Layout {
     /// The layout after a plan that seats some replicas anew and leaves the others alone; one that is in neither
     /// ends.
     #[must_use]
-    pub fn after(&self, epoch: PlanEpoch, target: &Seats, anew: &BTreeSet<u32>) -> Self {
+    pub fn after(
+        &self,
+        epoch: PlanEpoch,
+        target: &Seats,
+        anew: &BTreeSet<u32>,
+        links: &Links,
+    ) -> Self {
         let standing = |(number, seats): (&u32, &Vec<Seat>)| {
             let before = self.replicas.get(number).filter(|_| !anew.contains(number));
             let standing = before.cloned().unwrap_or_else(|| Standing {
                 since: epoch,
                 seats: seats.clone(),
+                linked: links.get(number).cloned().unwrap_or_default(),
             });
             (*number, standing)
         };
@@ -90,22 +137,33 @@ impl Layout {
             number,
             seats,
             jobs,
+            siblings: siblings(&self.seats(), self.linked(number)),
         })
     }
 
     /// The plan as it is shown.
     #[must_use]
-    pub fn plan(&self, jobs: impl Fn(u32) -> Vec<JobId>) -> Plan {
-        let replica = |(number, standing): (&u32, &Standing)| Replica {
-            number: *number,
-            seats: standing.seats.clone(),
-            jobs: jobs(*number),
-        };
+    pub fn plan(&self, jobs: impl Fn(u32) -> Vec<JobId>, sharing: Vec<Sharing>) -> Plan {
+        let numbers = self.replicas.keys();
+        let replicas = numbers.filter_map(|number| self.replica(*number, jobs(*number)));
         Plan {
             epoch: self.epoch,
-            replicas: self.replicas.iter().map(replica).collect(),
+            replicas: replicas.collect(),
+            sharing,
         }
     }
+}
+
+/// Linked replicas as orders name them.
+pub(crate) fn siblings(seats: &Seats, linked: &[u32]) -> Vec<Sibling> {
+    let sibling = |number: &u32| {
+        let seats = seats.get(number)?.clone();
+        Some(Sibling {
+            number: *number,
+            seats,
+        })
+    };
+    linked.iter().filter_map(sibling).collect()
 }
 
 impl fmt::Display for Layout {

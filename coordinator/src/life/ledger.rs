@@ -86,6 +86,13 @@ impl Ledger {
         here.map(|job| job.id).collect()
     }
 
+    /// Whether a job that may train asks for several replicas to share its steps.
+    #[must_use]
+    pub fn shares(&self) -> bool {
+        let mut jobs = self.jobs.values();
+        jobs.any(|job| job.replicas > 1 && job.inputs.is_some() && !job.state.is_final())
+    }
+
     /// Jobs that wait for a replica, in the order in which they will get one.
     pub fn waiting(&self) -> impl Iterator<Item = &Job> {
         self.jobs

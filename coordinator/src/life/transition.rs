@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shared::ids::{NodeName, PlanEpoch};
 use shared::units::Micros;
 
-use super::layout::{Layout, Seats};
+use super::layout::{Layout, Links, Seats};
 use crate::settings::Bounds;
 
 /// What a move is.
@@ -40,6 +40,8 @@ pub struct Goal {
     pub epoch: PlanEpoch,
     /// All seats of that plan.
     pub target: Seats,
+    /// The replicas that each is linked to then.
+    pub links: Links,
     /// The replicas that are seated anew.
     pub anew: BTreeSet<u32>,
     /// Seats to open, by node: replica and stage.
@@ -104,22 +106,54 @@ pub struct Move {
 }
 
 impl Goal {
-    /// The move from a layout to other seats; `holds` says whether a node has open what its seat of before says, and
-    /// `works` whether a replica has something to drain.
+    /// The move from a layout to other seats; `fresh` are nodes that do not have open what their seat of before says.
+    /// With `wanted` links are made or let go; without, only those of replicas that are seated anew are let go.
+    ///
+    /// Linked replicas are seated together: one that changes takes those with it that it is linked to, before or after.
     #[must_use]
     pub fn new(
         from: &Layout,
         epoch: PlanEpoch,
         target: Seats,
+        wanted: Option<&Links>,
         broken: &BTreeSet<u32>,
         fresh: &BTreeSet<NodeName>,
         reason: String,
     ) -> Self {
         let before = from.seats();
-        let differs = |n: &u32| broken.contains(n) || target.get(n) != before.get(n);
-        let anew: BTreeSet<u32> = target.keys().copied().filter(differs).collect();
-        let ended = before.keys().filter(|n| !target.contains_key(n));
-        let changed: BTreeSet<u32> = anew.iter().chain(ended).copied().collect();
+        let after = |n: &u32| {
+            wanted
+                .and_then(|links| links.get(n))
+                .map_or(&[][..], Vec::as_slice)
+        };
+        let differs = |n: &u32| {
+            let relinked = wanted.is_some() && after(n) != from.linked(*n);
+            broken.contains(n) || target.get(n) != before.get(n) || relinked
+        };
+        let mut anew: BTreeSet<u32> = target.keys().copied().filter(differs).collect();
+        let ended: BTreeSet<u32> = before
+            .keys()
+            .filter(|n| !target.contains_key(n))
+            .copied()
+            .collect();
+        loop {
+            let changed = anew.iter().chain(&ended);
+            let taken = changed.flat_map(|n| from.linked(*n).iter().chain(after(n)));
+            let more: Vec<u32> = taken
+                .filter(|n| target.contains_key(n) && !anew.contains(n))
+                .copied()
+                .collect();
+            if more.is_empty() {
+                break;
+            }
+            anew.extend(more);
+        }
+        let linked = |n: &u32| match anew.contains(n) {
+            true => (*n, after(n).to_vec()),
+            false => (*n, from.linked(*n).to_vec()),
+        };
+        let links = target.keys().map(linked).collect();
+        let changed: BTreeSet<u32> = anew.union(&ended).copied().collect();
         let mut opened = BTreeMap::new();
         for number in &anew {
             for (stage, seat) in target[number].iter().enumerate() {
@@ -139,6 +173,7 @@ impl Goal {
             drained: drains.filter_map(lead).collect(),
             epoch,
             target,
+            links,
             anew,
             opened,
             reason,

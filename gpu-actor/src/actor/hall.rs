@@ -30,8 +30,8 @@ pub(super) struct Hall<S = Stream> {
     came: Notify,
 }
 
-/// By plan, replica and stage.
-type Waiting<S> = BTreeMap<(PlanEpoch, u32, u32), Arrival<S>>;
+/// By plan, replica and stage, and the replica and stage at the other end.
+type Waiting<S> = BTreeMap<(PlanEpoch, [u32; 2], [u32; 2]), Arrival<S>>;
 
 impl<S> Default for Hall<S> {
     fn default() -> Self {
@@ -46,17 +46,19 @@ impl<S> Hall<S> {
     /// Brings a link; a later one for the same seat replaces it.
     pub(super) fn bring(&self, arrival: Arrival<S>) {
         let opening = arrival.opening;
-        let seat = (opening.epoch, opening.replica, opening.to_stage);
+        let to = [opening.replica, opening.to_stage];
+        let from = [opening.from_replica, opening.from_stage];
+        let seat = (opening.epoch, to, from);
         self.lock().insert(seat, arrival);
         self.came.notify_waiters();
     }
 
-    /// Waits for the link of a seat, and forgets those of older plans.
+    /// Waits for the link of a seat, given by replica and stage, from another, and forgets those of older plans.
     pub(super) async fn take(
         &self,
         epoch: PlanEpoch,
-        replica: u32,
-        stage: u32,
+        to: [u32; 2],
+        from: [u32; 2],
         patience: Duration,
     ) -> Option<Arrival<S>> {
         let found = async {
@@ -68,7 +70,7 @@ impl<S> Hall<S> {
                 {
                     let mut waiting = self.lock();
                     waiting.retain(|(other, ..), _| *other >= epoch);
-                    if let Some(arrival) = waiting.remove(&(epoch, replica, stage)) {
+                    if let Some(arrival) = waiting.remove(&(epoch, to, from)) {
                         return arrival;
                     }
                 }
@@ -94,6 +96,7 @@ mod tests {
     fn arrival(epoch: u64, stage: u32, stream: &'static str) -> Arrival<&'static str> {
         let opening = LinkOpening {
             epoch: PlanEpoch(epoch),
+            from_replica: 0,
             replica: 0,
             from_stage: stage - 1,
             to_stage: stage,
@@ -113,7 +116,7 @@ mod tests {
         epoch: u64,
         patience: Duration,
     ) -> Option<&'static str> {
-        let taken = hall.take(PlanEpoch(epoch), 0, 1, patience).await;
+        let taken = hall.take(PlanEpoch(epoch), [0, 1], [0, 0], patience).await;
         taken.map(|arrival| arrival.stream)
     }
 

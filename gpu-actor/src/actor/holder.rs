@@ -184,7 +184,8 @@ impl Holder {
         let refused = |error: std::io::Error| format!("the system gives no thread: {error}");
         let keeper = StoreKeeper::start(Arc::clone(&store), bell.clone()).map_err(refused)?;
         let ports = Ports {
-            links,
+            links: links.0,
+            peers: links.1,
             bell: bell.clone(),
             keeper: Box::new(keeper),
             store,
@@ -199,6 +200,7 @@ impl Holder {
             budget: given.activation_budget.0,
             recomputed: given.recomputed_layers as usize,
             patience: settings.stall_patience,
+            replica: post.replica.number,
             ..Seat::new(place, post.epoch.0)
         };
         let stop = Arc::new(AtomicBool::new(false));
@@ -296,11 +298,17 @@ fn to_blame(post: &Post, error: &ReplicaError) -> Option<NodeName> {
         return None;
     };
     let stage = post.stage as usize;
-    let neighbour = match side {
-        Side::Before => stage.checked_sub(1)?,
-        Side::Behind => stage + 1,
+    let seats = &post.replica.seats;
+    let seat = match side {
+        Side::Before => seats.get(stage.checked_sub(1)?)?,
+        Side::Behind => seats.get(stage + 1)?,
+        Side::Across(replica) => {
+            let mut siblings = post.replica.siblings.iter();
+            let sibling = siblings.find(|sibling| sibling.number == *replica)?;
+            sibling.seats.get(stage)?
+        }
     };
-    Some(post.replica.seats.get(neighbour)?.node.clone())
+    Some(seat.node.clone())
 }
 
 fn span(post: &Post) -> std::ops::Range<usize> {

@@ -167,7 +167,8 @@ impl Leading<'_> {
                 self.notice(job, JobNotice::Refused(Reason { class, message }));
             }
             Ok((step, total)) => {
-                tracing::info!(trace = order.trace, job = %own, step, total, "job admitted");
+                let replicas = self.lead.sharing(&own);
+                tracing::info!(trace = order.trace, job = %own, step, total, ?replicas, "job admitted");
                 self.notice(job, JobNotice::Admitted { step, total });
                 if let Some(step) = recovered {
                     self.notice(job, JobNotice::Recovered { step });

@@ -1,10 +1,14 @@
-//! Links a stage to its neighbours: it calls the one behind, and waits for the one before.
+//! Links a stage to its neighbours: it calls the one behind, and waits for the one before. The same stage of a linked
+//! replica is called by the one of the lower number.
 
+use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 
+use shared::ids::NodeName;
 use shared::net::endpoint::Endpoint;
 use shared::net::identity::Role;
+use shared::plan::Seat;
 use shared::wire::opening::{LinkOpening, Opening};
 use tokio::time::timeout;
 
@@ -17,8 +21,11 @@ use crate::link::ChunkLink;
 use crate::link::bell::Bell;
 use crate::link::quic;
 
-/// To the stage before and the one behind.
-pub(super) type Links = [Option<Box<dyn ChunkLink>>; 2];
+/// To the stage before and the one behind, and to the same stage of linked replicas.
+pub(super) type Links = (
+    [Option<Box<dyn ChunkLink>>; 2],
+    BTreeMap<u32, Box<dyn ChunkLink>>,
+);
 
 /// What links are made with.
 #[derive(Debug)]
@@ -35,14 +42,76 @@ impl Linker {
     /// # Errors
     /// A sentence that names the neighbour.
     pub(super) async fn link(&self, post: &Post, bell: &Bell) -> Result<Links, String> {
-        let (before, behind) = tokio::join!(self.before(post, bell), self.behind(post, bell));
-        Ok([before?, behind?])
+        let (before, behind, peers) = tokio::join!(
+            self.before(post, bell),
+            self.behind(post, bell),
+            self.peers(post, bell)
+        );
+        Ok(([before?, behind?], peers?))
     }
 
     async fn behind(&self, post: &Post, bell: &Bell) -> Result<Option<Box<dyn ChunkLink>>, String> {
         let Some(seat) = post.replica.seats.get(post.stage as usize + 1) else {
             return Ok(None);
         };
+        let narrow = self.settings.narrow;
+        let opening = self.opening(post, [post.replica.number, post.stage + 1], narrow);
+        self.call(seat, opening, bell).await.map(Some)
+    }
+
+    async fn before(&self, post: &Post, bell: &Bell) -> Result<Option<Box<dyn ChunkLink>>, String> {
+        let Some(number) = post.stage.checked_sub(1) else {
+            return Ok(None);
+        };
+        let node = &post.replica.seats[number as usize].node;
+        let from = [post.replica.number, number];
+        let narrow = self.settings.narrow;
+        let link = self.await_call(post, (from, node), narrow, bell).await;
+        link.map(Some)
+    }
+
+    /// Gradients are summed by bits: values between replicas are never narrowed.
+    async fn peers(
+        &self,
+        post: &Post,
+        bell: &Bell,
+    ) -> Result<BTreeMap<u32, Box<dyn ChunkLink>>, String> {
+        let mut links = BTreeMap::new();
+        for sibling in &post.replica.siblings {
+            let Some(seat) = sibling.seats.get(post.stage as usize) else {
+                continue;
+            };
+            let link = if post.replica.number < sibling.number {
+                let opening = self.opening(post, [sibling.number, post.stage], false);
+                self.call(seat, opening, bell).await?
+            } else {
+                let from = ([sibling.number, post.stage], &seat.node);
+                self.await_call(post, from, false, bell).await?
+            };
+            links.insert(sibling.number, link);
+        }
+        Ok(links)
+    }
+
+    fn opening(&self, post: &Post, to: [u32; 2], narrow: bool) -> LinkOpening {
+        LinkOpening {
+            epoch: post.epoch,
+            from_replica: post.replica.number,
+            replica: to[0],
+            from_stage: post.stage,
+            to_stage: to[1],
+            credits: self.settings.credits,
+            narrow,
+        }
+    }
+
+    /// Calls the node of a seat.
+    async fn call(
+        &self,
+        seat: &Seat,
+        opening: LinkOpening,
+        bell: &Bell,
+    ) -> Result<Box<dyn ChunkLink>, String> {
         let failed = |reason: &dyn std::fmt::Display| {
             format!(
                 "node {} at {} cannot be linked: {reason}",
@@ -56,14 +125,6 @@ impl Linker {
         let address = addresses
             .next()
             .ok_or_else(|| failed(&"its address names no machine"))?;
-        let opening = LinkOpening {
-            epoch: post.epoch,
-            replica: post.replica.number,
-            from_stage: post.stage,
-            to_stage: post.stage + 1,
-            credits: self.settings.credits,
-            narrow: self.settings.narrow,
-        };
         let call = async {
             let peer = self.endpoint.connect(address, Role::GpuActor).await?;
             let stream = peer.open(Opening::Link(opening)).await?;
@@ -86,28 +147,32 @@ impl Linker {
             let _ = carrier.await;
             drop(peer);
         });
-        Ok(Some(self.metered(Box::new(link), opening.narrow)))
+        Ok(self.metered(Box::new(link), opening.narrow))
     }
 
-    async fn before(&self, post: &Post, bell: &Bell) -> Result<Option<Box<dyn ChunkLink>>, String> {
-        let Some(number) = post.stage.checked_sub(1) else {
-            return Ok(None);
-        };
+    /// Waits for the call of a node that holds this replica and stage.
+    async fn await_call(
+        &self,
+        post: &Post,
+        (from, node): ([u32; 2], &NodeName),
+        narrow: bool,
+        bell: &Bell,
+    ) -> Result<Box<dyn ChunkLink>, String> {
         let patience = self.settings.link_patience;
-        let arrival = self
-            .hall
-            .take(post.epoch, post.replica.number, post.stage, patience)
-            .await;
+        let to = [post.replica.number, post.stage];
+        let arrival = self.hall.take(post.epoch, to, from, patience).await;
         let arrival = arrival.ok_or_else(|| {
-            let node = &post.replica.seats[number as usize].node;
-            format!("node {node}, the stage before, did not link within {patience:?}")
+            let [replica, stage] = from;
+            format!(
+                "node {node}, stage {stage} of replica {replica}, did not link within {patience:?}"
+            )
         })?;
         let opening = arrival.opening;
-        if (opening.credits, opening.narrow) != (self.settings.credits, self.settings.narrow) {
+        if (opening.credits, opening.narrow) != (self.settings.credits, narrow) {
             return Err(format!(
-                "the stage before links with {} credits and bf16 {}, here they are {} and {}: give all nodes the same \
+                "node {node} links with {} credits and bf16 {}, here they are {} and {narrow}: give all nodes the same \
                  settings",
-                opening.credits, opening.narrow, self.settings.credits, self.settings.narrow
+                opening.credits, opening.narrow, self.settings.credits
             ));
         }
         let (link, carrier) = quic::over(arrival.stream, opening, bell.clone());
@@ -117,7 +182,7 @@ impl Linker {
             let _ = carrier.await;
             drop(done);
         });
-        Ok(Some(self.metered(Box::new(link), opening.narrow)))
+        Ok(self.metered(Box::new(link), opening.narrow))
     }
 
     fn metered(&self, link: Box<dyn ChunkLink>, narrow: bool) -> Box<dyn ChunkLink> {

@@ -22,6 +22,7 @@ fn replica(nodes: &[&str]) -> Replica {
         number: 0,
         seats: nodes.iter().enumerate().map(seat).collect(),
         jobs: Vec::new(),
+        siblings: Vec::new(),
     }
 }
 

@@ -6,6 +6,10 @@
 //! | agreements on steps | reports on gradients, verdicts on steps |
 //! | the end | parts of states that are stored, answers on jobs that came |
 //!
+//! | to the lead of another replica | to the same stage of another replica |
+//! | --- | --- |
+//! | jobs whose steps are shared, rows, what those gave | sums of gradients and losses, values in chunks behind |
+//!
 //! Every stage reads a word and passes it on, changed or not. The types suit formats that do not describe themselves:
 //! a specification and a manifest travel as their JSON text.
 
@@ -19,6 +23,11 @@ use crate::pipeline::{MicroBatchNumber, Slot};
 use crate::sample::choice::Sampling;
 use crate::stage::agreement::{Agreement, Report};
 use crate::stage::outcome::JobOutcome;
+use crate::stage::partial::PartialHead;
+use crate::train::tally::LossPartials;
+
+#[cfg(test)]
+mod tests;
 
 /// Names a text in the making.
 pub type TextNumber = u64;
@@ -51,6 +60,18 @@ pub struct StepGoal {
     pub learning_rate: f64,
     /// Whether each stage stores its part of the state after the step.
     pub keep: bool,
+    /// When other replicas compute rows of the step too.
+    pub shard: Option<Shard>,
+}
+
+/// What a replica has of a step that is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// Blocks of the whole step.
+    pub blocks: u64,
+    /// Whether the rows that pass here are another replica's too and do not count: there are more replicas than
+    /// sequences.
+    pub idle: bool,
 }
 
 /// A micro-batch and what belongs to it.
@@ -103,6 +124,36 @@ pub struct Attach {
     pub spec: String,
     /// Its first state.
     pub source: Source,
+    /// Numbers of the replicas that share its steps, the one that leads it first; empty when none do.
+    pub replicas: Vec<u32>,
+}
+
+/// Rows of a job for another replica to compute.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Assist {
+    /// The job.
+    pub job: JobName,
+    /// Names the micro-batch in the answer.
+    pub ticket: u64,
+    /// What it is for: training or evaluation.
+    pub pass: Pass,
+    /// Its rows, of this job only.
+    pub batch: Batch,
+    /// The step that ends with it on that replica.
+    pub goal: Option<StepGoal>,
+}
+
+/// What one stage of one replica has of a job's step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sums {
+    /// The job.
+    pub job: JobName,
+    /// Steps taken before.
+    pub step: u64,
+    /// Of gradients; their values follow in chunks, one after another.
+    pub heads: Vec<PartialHead>,
+    /// Of losses, on the last stage.
+    pub losses: LossPartials,
 }
 
 /// A word from a neighbour.
@@ -189,6 +240,31 @@ pub enum Word {
         /// What is wrong.
         problem: String,
     },
+    /// Between leads: a job comes whose steps are shared; answered by `Enlisted`.
+    Enlist(Box<Attach>),
+    /// Between leads: a replica holds a shared job, or cannot.
+    Enlisted {
+        /// The job.
+        job: JobName,
+        /// Why not.
+        outcome: Result<(), String>,
+    },
+    /// Between leads: rows to compute; answered by `Found`.
+    Assist(Box<Assist>),
+    /// Between leads: what rows gave.
+    Found {
+        /// The micro-batch.
+        ticket: u64,
+        /// What was found out.
+        outcome: JobOutcome,
+    },
+    /// Between leads: a shared job goes.
+    Dismiss {
+        /// The job.
+        job: JobName,
+    },
+    /// Between the same stages of replicas: what one has of a step.
+    Sums(Box<Sums>),
 }
 
 impl Word {
@@ -210,186 +286,12 @@ impl Word {
             Self::Part { .. } => "part",
             Self::Attached { .. } => "attached",
             Self::Refused { .. } => "refused",
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-
-    use shared::wire::codec;
-
-    use super::*;
-    use crate::batch::JobEntry;
-    use crate::stage::agreement::{Broken, Share};
-    use crate::stage::outcome::{BadRow, Origin, SequenceLoss};
-    use data::rows::TokenRow;
-
-    fn report() -> Report {
-        Report {
-            squares: vec![(3, f64::INFINITY)],
-            shares: vec![Share {
-                layer: 2,
-                values: vec![0.5; 2],
-            }],
-            broken: Some(Broken {
-                piece: None,
-                what: "loss".into(),
-            }),
-        }
-    }
-
-    fn planned(pass: Pass) -> Word {
-        let mut batch = Batch::default();
-        let entry = JobEntry {
-            slot: 1,
-            prompt_tokens: 2,
-            prefix_tokens: 0,
-            first_block: 0,
-            first_sequence: 0,
-            last: true,
-            step: 4,
-            trained_tokens: 3,
-        };
-        batch.push(entry, &[&TokenRow::new(vec![1, 2, 3], vec![-100, 2, 3])]);
-        Word::Plan(Box::new(Planned {
-            number: 7,
-            pass,
-            batch,
-            goals: vec![StepGoal {
-                slot: 1,
-                step: 4,
-                learning_rate: 1e-3,
-                keep: true,
-            }],
-        }))
-    }
-
-    fn attach(source: Source) -> Word {
-        Word::Attach(Box::new(Attach {
-            slot: 0,
-            job: JobName::new("j12").unwrap(),
-            spec: "{}".into(),
-            source,
-        }))
-    }
-
-    /// A format without names of fields carries every word.
-    #[test]
-    fn words_survive_a_format_that_does_not_describe_itself() {
-        let outcome = JobOutcome {
-            slot: 1,
-            block_losses: vec![0.25],
-            sequences: vec![SequenceLoss {
-                sum: 1.0,
-                tokens: 3,
-            }],
-            correct: 2,
-            bad: Some(BadRow {
-                sequence: 1,
-                row: 2,
-                origin: Some(Origin::Before(3)),
-            }),
-        };
-        let part = PartRef {
-            first_layer: 0,
-            end_layer: 2,
-            key: "jobs/a".into(),
-            sha256: "00".into(),
-            bytes: 9,
-        };
-        let sample = Pass::Sample {
-            text: 3,
-            choose: Some((Sampling::default(), 1)),
-        };
-        let matter = (1, 4);
-        let (job, step, slot) = (JobName::new("a").unwrap(), 4, 2);
-        let words = [
-            planned(Pass::Train),
-            planned(Pass::Evaluate),
-            planned(sample),
-            attach(Source::Fresh {
-                init_tokens: vec![1],
-            }),
-            attach(Source::Given {
-                values: vec![1.0],
-                first: vec![2.0],
-                second: Vec::new(),
-                step: 1,
-            }),
-            attach(Source::Stored {
-                manifest: "{}".into(),
-            }),
-            Word::Detach { slot },
-            Word::Keep { slot, step },
-            Word::Forget { text: 1 },
-            Word::Agreement {
-                matter,
-                agreement: Agreement::of([report()]),
-                against: report().broken,
-            },
-            Word::Close,
-            Word::Report {
-                matter,
-                report: report(),
-            },
-            Word::Verdict {
-                matter,
-                verdict: None,
-            },
-            Word::Outcome {
-                number: 7,
-                outcomes: vec![outcome],
-            },
-            Word::Chosen {
-                number: 7,
-                token: Err("a".into()),
-            },
-            Word::Part {
-                job,
-                step,
-                outcome: Ok(part),
-            },
-            Word::Attached { slot },
-            Word::Refused {
-                slot,
-                problem: "a".into(),
-            },
-        ];
-        let limits = codec::Limits::default();
-        let mut names = std::collections::BTreeSet::new();
-        for word in words {
-            let bytes = codec::frame(&word, &limits).unwrap();
-            let read: Word = codec::message(&bytes[codec::HEAD..], &limits).unwrap();
-            assert_eq!(word, read);
-            names.insert(word.name());
-        }
-        assert_eq!(names.len(), 14);
-    }
-
-    #[test]
-    fn a_batch_of_another_process_is_checked_before_it_passes() {
-        let Word::Plan(planned) = planned(Pass::Train) else {
-            unreachable!()
-        };
-        let sound = planned.batch;
-        assert_eq!(sound.fault(4), None);
-        assert!(sound.fault(3).unwrap().contains("vocabulary"));
-        type Change = fn(&mut Batch);
-        let changes: [Change; 7] = [
-            |batch| batch.positions.truncate(1),
-            |batch| *batch = Batch::default(),
-            |batch| batch.jobs[0].rows.end += 1,
-            |batch| batch.jobs[0].blocks[0].end -= 1,
-            |batch| batch.sequences[0].job = 1,
-            |batch| batch.sequences[0].rows.start = 1,
-            |batch| batch.targets[3] = 9,
-        ];
-        for change in changes {
-            let mut batch = sound.clone();
-            change(&mut batch);
-            assert!(batch.fault(4).is_some(), "{batch:?}");
+            Self::Enlist(_) => "enlist",
+            Self::Enlisted { .. } => "enlisted",
+            Self::Assist(_) => "assist",
+            Self::Found { .. } => "found",
+            Self::Dismiss { .. } => "dismiss",
+            Self::Sums(_) => "sums",
         }
     }
 }

@@ -15,6 +15,18 @@ pub enum Side {
     Before,
     /// Nearer to the head.
     Behind,
+    /// The same stage of the replica of this number.
+    Across(u32),
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Before => write!(f, "the stage before"),
+            Self::Behind => write!(f, "the stage behind"),
+            Self::Across(replica) => write!(f, "its peer in replica {replica}"),
+        }
+    }
 }
 
 /// What a stage waited for in vain.
@@ -30,6 +42,10 @@ pub enum Lacking {
     Answer(Slot),
     /// That states are stored: job and step of each.
     Stored(Vec<(String, u64)>),
+    /// What another replica has of a job's step.
+    Sums(String, u64, u32),
+    /// That another replica holds a job, or what rows gave that it was sent.
+    Help(u32),
     /// Two things, one of which may depend on the other.
     Both(Box<[Self; 2]>),
 }
@@ -48,6 +64,10 @@ impl fmt::Display for Lacking {
             }
             Self::Work(Lack::Adapter(slot)) => write!(f, "the adapter of slot {slot} at its step"),
             Self::Matter((slot, step), state) => write!(f, "step {step} of slot {slot}: {state}"),
+            Self::Sums(job, step, replica) => {
+                write!(f, "the sums of replica {replica} for step {step} of {job}")
+            }
+            Self::Help(replica) => write!(f, "an answer of replica {replica}"),
             Self::Both(both) => write!(f, "{}; {}", both[0], both[1]),
             Self::Outcome(number) => write!(f, "the outcome of micro-batch {number}"),
             Self::Answer(slot) => write!(f, "the answer on slot {slot}"),
@@ -118,7 +138,7 @@ pub enum ReplicaError {
         reason: &'static str,
     },
     /// A neighbour cannot be reached.
-    #[error("stage {stage}, the stage {}: {source}", if *side == Side::Before { "before" } else { "behind" })]
+    #[error("stage {stage}, {side}: {source}")]
     Link {
         /// The stage that noticed.
         stage: usize,

@@ -12,7 +12,7 @@ use shared::wire::order::JobAction;
 
 use super::error::{Lacking, ReplicaError};
 use super::event::ReplicaEvent;
-use super::leading::Leading;
+use super::leading::{Leading, Origin};
 use super::ledger::Ledger;
 use super::seat::{LeadSettings, Ports, Seat};
 use super::station::Station;
@@ -62,6 +62,9 @@ pub struct Admission {
     pub start: Start,
     /// Whether it waits for an order to go on.
     pub paused: bool,
+    /// Numbers of the replicas that share its steps, this one first; empty when none do. One that is not linked takes
+    /// no part: the bits are the same.
+    pub replicas: Vec<u32>,
 }
 
 /// The first stage of a replica and its session.
@@ -146,7 +149,12 @@ impl Lead {
         };
         let step = progress.step;
         let (name, rows) = (job.name.clone(), [job.rows, job.eval_rows]);
-        let source = ((source, step), progress);
+        let origin = Origin {
+            source,
+            step,
+            replicas: job.replicas,
+        };
+        let source = (origin, progress);
         let admitted = self
             .session
             .admit_as(job.name, spec, layout, rows, source)?;
@@ -281,6 +289,13 @@ impl Lead {
     #[must_use]
     pub fn durable(&self, job: &JobName) -> Option<u64> {
         self.ledger.durable(job)
+    }
+
+    /// Replicas that share a job's steps, this one first; empty when none do.
+    #[must_use]
+    pub fn sharing(&self, job: &JobName) -> &[u32] {
+        let slot = self.session.slot(job);
+        slot.map_or(&[], |slot| self.session.engine().sharing(slot))
     }
 
     /// Names of the jobs.

@@ -1,15 +1,17 @@
 //! The session's engine over the first station of a replica.
 //!
 //! Turns become micro-batches, which are numbered through and given to the station as the ones before come back; what
-//! the last stage found out comes back as words and is gathered by turn.
+//! the last stage found out comes back as words and is gathered by turn. A job whose steps other replicas share sends
+//! each of them its run of the sequences, in micro-batches of their own.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use self::sharing::{Assisted, Guest, Shared};
 use super::error::{Lacking, ReplicaError};
 use super::seat::LeadSettings;
 use super::station::Station;
 use crate::artifacts::part::PartRef;
-use crate::link::word::{Attach, Pass, Planned, Source, StepGoal};
+use crate::link::word::{Attach, Pass, Planned, Source, StepGoal, Word};
 use crate::pipeline::council::Matter;
 use crate::pipeline::{MicroBatchNumber, Slot};
 use crate::stage::optim::StepNumbers;
@@ -19,12 +21,16 @@ use crate::train::tally::Tally;
 use shared::ids::JobName;
 
 mod listen;
+mod queue;
+mod sharing;
 mod withdraw;
 
 /// A job in a turn.
 #[derive(Debug, Default)]
 struct Share {
     tally: Tally,
+    /// Blocks of all its sequences, when several replicas measure them.
+    blocks: Option<u64>,
     step: Option<Result<StepNumbers, String>>,
 }
 
@@ -39,10 +45,15 @@ struct Open {
     steps: BTreeSet<Matter>,
 }
 
+/// Names a micro-batch before it has a number.
+type Ticket = u64;
+
 /// A micro-batch on its way.
 #[derive(Debug)]
 struct Under {
     turn: Option<TurnNumber>,
+    /// The replica whose job it is, and what that calls it.
+    assists: Option<(u32, Ticket)>,
     /// By job in it: its place, its first block, and whether its step ends.
     jobs: Vec<(Slot, u64, bool)>,
     /// Whether a backward pass must come back too.
@@ -58,22 +69,45 @@ pub(super) enum News {
     Sealed(JobName, u64, Result<u64, String>),
 }
 
+/// Where a job comes from, and who computes its steps.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    /// Its first state.
+    pub(super) source: Source,
+    /// Steps taken.
+    pub(super) step: u64,
+    /// Replicas that share its steps, this one first; empty when none do.
+    pub(super) replicas: Vec<u32>,
+}
+
 /// The engine.
 #[derive(Debug)]
 pub(super) struct Leading {
     station: Station,
     settings: LeadSettings,
     /// Not yet given to the station.
-    queue: VecDeque<Planned>,
-    under: BTreeMap<MicroBatchNumber, Under>,
+    queue: VecDeque<(Ticket, Planned)>,
+    under: BTreeMap<Ticket, Under>,
+    numbers: BTreeMap<MicroBatchNumber, Ticket>,
     next: MicroBatchNumber,
+    ticket: Ticket,
+    /// Jobs whose steps are shared, led here or elsewhere.
+    shared: BTreeMap<Slot, Shared>,
+    /// Those that are led elsewhere.
+    guests: BTreeMap<JobName, Guest>,
+    /// Micro-batches that other replicas compute.
+    assisted: BTreeMap<Ticket, Assisted>,
+    /// What replicas say about jobs that they shall share; none while they are asked.
+    enlisted: BTreeMap<(JobName, u32), Option<Result<(), String>>>,
+    /// Words of other leads that wait for a job of before to be gone.
+    deferred: VecDeque<(u32, Word)>,
     turns: BTreeMap<TurnNumber, Open>,
     turn: TurnNumber,
     /// Steps planned, by job.
     steps: BTreeMap<Slot, u64>,
     names: BTreeMap<Slot, JobName>,
     answers: BTreeMap<Slot, Result<(), String>>,
-    chosen: BTreeMap<MicroBatchNumber, Result<u32, String>>,
+    chosen: BTreeMap<Ticket, Result<u32, String>>,
     pub(super) news: VecDeque<News>,
     /// States that stages were told to store with a plan.
     pub(super) asked: Vec<(JobName, u64)>,
@@ -88,7 +122,14 @@ impl Leading {
             settings,
             queue: VecDeque::new(),
             under: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             next: 0,
+            ticket: 0,
+            shared: BTreeMap::new(),
+            guests: BTreeMap::new(),
+            assisted: BTreeMap::new(),
+            enlisted: BTreeMap::new(),
+            deferred: VecDeque::new(),
             turns: BTreeMap::new(),
             turn: 0,
             steps: BTreeMap::new(),
@@ -124,7 +165,7 @@ impl Leading {
 
     /// Whether anything that was planned is not done.
     pub(super) fn is_busy(&self) -> bool {
-        !self.under.is_empty() || self.station.is_busy()
+        !self.under.is_empty() || !self.assisted.is_empty() || self.station.is_busy()
     }
 
     /// Lets the station work until something is so.
@@ -146,7 +187,9 @@ impl Leading {
             let stage = self.station.seat().place.stage;
             let own = self.station.lacking();
             let nothing = own == Lacking::Work(crate::pipeline::Lack::Plan);
-            let wanted = lacking(self).filter(|_| nothing);
+            let wanted = lacking(self)
+                .or_else(|| self.lacks_help())
+                .filter(|_| nothing);
             let lacking = wanted.unwrap_or(own);
             return Err(ReplicaError::Stalled { stage, lacking });
         }
@@ -157,51 +200,11 @@ impl Leading {
         self.feed()?;
         let mut moved = self.station.pump()?;
         for told in self.station.take_told() {
-            self.listen(told);
+            self.listen(told)?;
             moved = true;
         }
+        self.let_guests_go()?;
         Ok(moved)
-    }
-
-    /// Gives the station micro-batches, as many as may be under way.
-    fn feed(&mut self) -> Result<(), ReplicaError> {
-        let window = self.settings.window.max(self.stages() * 2);
-        while self.under.len() - self.queue.len() < window
-            && let Some(planned) = self.queue.pop_front()
-        {
-            self.station.plan(planned)?;
-        }
-        Ok(())
-    }
-
-    /// Plans a micro-batch outside of any turn, and returns its number.
-    pub(super) fn plan_apart(&mut self, pass: Pass, batch: crate::batch::Batch) -> u64 {
-        self.enqueue(None, pass, batch, Vec::new())
-    }
-
-    fn enqueue(
-        &mut self,
-        turn: Option<TurnNumber>,
-        pass: Pass,
-        batch: crate::batch::Batch,
-        goals: Vec<StepGoal>,
-    ) -> MicroBatchNumber {
-        let number = self.next;
-        self.next += 1;
-        let jobs = batch.jobs.iter();
-        let under = Under {
-            turn,
-            jobs: jobs.map(|j| (j.slot, j.first_block, j.last)).collect(),
-            trains: pass == Pass::Train,
-        };
-        self.under.insert(number, under);
-        self.queue.push_back(Planned {
-            number,
-            pass,
-            batch,
-            goals,
-        });
-        number
     }
 
     /// Puts a job on all stages.
@@ -222,11 +225,8 @@ impl Leading {
         }
     }
 
-    /// The token that the last stage chose behind a micro-batch.
-    pub(super) fn token(
-        &mut self,
-        number: MicroBatchNumber,
-    ) -> Result<Result<u32, String>, ReplicaError> {
+    /// The token that the last stage chose behind a micro-batch of this name.
+    pub(super) fn token(&mut self, number: Ticket) -> Result<Result<u32, String>, ReplicaError> {
         let chosen = move |own: &Self| own.chosen.contains_key(&number);
         self.drive(chosen, |_| Some(Lacking::Outcome(number)))?;
         let token = self.chosen.remove(&number);
@@ -241,14 +241,9 @@ impl Leading {
         }
     }
 
-    /// Rows of a micro-batch, so that a turn fills the pipeline twice if it can: once to be on its way, once to hide
-    /// what the stages say to each other about a step.
-    fn budget(&self, turn: &Turn<'_>) -> usize {
-        let rows = |request: &pack::Request<'_>| -> usize {
-            let own = request.rows.iter();
-            own.map(|row| row.ids.len() + request.prompt_tokens).sum()
-        };
-        let total: usize = turn.requests.iter().map(rows).sum();
+    /// Rows of a micro-batch, so that as many in all fill the pipeline twice if they can: once to be on its way, once
+    /// to hide what the stages say to each other about a step.
+    fn budget(&self, total: usize) -> usize {
         let parts = match self.stages() {
             1 => 1,
             stages => 2 * stages,
@@ -260,27 +255,31 @@ impl Leading {
 }
 
 impl Engine for Leading {
-    type Source = (Source, u64);
+    type Source = Origin;
     type Error = ReplicaError;
 
     fn attach(
         &mut self,
         job: Newcomer<'_>,
-        (source, step): (Source, u64),
+        origin: Origin,
     ) -> Result<Result<Slot, String>, ReplicaError> {
-        let mut free = 0..;
-        let slot = free.find(|slot| !self.steps.contains_key(slot));
-        let slot = slot.expect("slots do not end");
+        let slot = self.free_slot();
         let spec = serde_json::to_string(job.spec).expect("a specification has a JSON form");
         let attach = Attach {
             slot,
             job: job.name.clone(),
             spec,
-            source,
+            source: origin.source,
+            replicas: self.reached(origin.replicas),
         };
-        let attached = self.attach_as(attach)?;
-        if attached.is_ok() {
-            self.steps.insert(slot, step);
+        // Taken before anything is waited for: another lead may ask for a place meanwhile.
+        self.steps.insert(slot, origin.step);
+        let attached = match attach.replicas.len() {
+            0 => self.attach_as(attach)?,
+            _ => self.attach_shared(attach, origin.step)?,
+        };
+        if attached.is_err() {
+            self.steps.remove(&slot);
         }
         Ok(attached)
     }
@@ -289,7 +288,8 @@ impl Engine for Leading {
         let passed = move |own: &Self| {
             let shares = |under: &Under| under.jobs.iter().any(|job| job.0 == slot);
             let steps = |open: &Open| open.steps.iter().any(|matter| matter.0 == slot);
-            !own.under.values().any(shares) && !own.turns.values().any(steps)
+            let helps = own.assisted.values().any(|assisted| assisted.slot == slot);
+            !own.under.values().any(shares) && !own.turns.values().any(steps) && !helps
         };
         let under = move |own: &Self| {
             let mut under = own.under.iter();
@@ -302,7 +302,8 @@ impl Engine for Leading {
             open.shares.remove(&slot);
         }
         self.steps.remove(&slot);
-        self.names.remove(&slot);
+        let name = self.names.remove(&slot);
+        self.dismiss(slot, name.as_ref())?;
         self.station.detach(slot)
     }
 
@@ -318,8 +319,10 @@ impl Engine for Leading {
         for (index, request) in turn.requests.iter().enumerate() {
             let slot = request.slot;
             open.jobs.push(slot);
+            let shared = self.shared.contains_key(&slot);
             let share = Share {
                 tally: Tally::of(request),
+                blocks: shared.then(|| request.blocks(0..request.rows.len())),
                 step: None,
             };
             open.shares.insert(slot, share);
@@ -331,6 +334,7 @@ impl Engine for Leading {
                 step: request.step,
                 learning_rate: goal.learning_rate,
                 keep: goal.keep,
+                shard: None,
             };
             open.steps.insert((slot, request.step));
             self.steps.insert(slot, request.step + 1);
@@ -343,15 +347,25 @@ impl Engine for Leading {
             true => Pass::Evaluate,
             false => Pass::Train,
         };
-        let budget = self.budget(&turn);
-        let passes = pack::passes(&turn.requests, budget, self.cut());
-        open.unmeasured = passes.len();
         self.turns.insert(number, open);
+        let requests = turn.requests.into_iter();
+        let (shared, alone): (Vec<_>, Vec<_>) =
+            requests.partition(|request| self.shared.contains_key(&request.slot));
+        let rows = alone.iter().flat_map(pack::Request::lengths).sum();
+        let passes = pack::passes(&alone, self.budget(rows), self.cut());
+        let mut unmeasured = passes.len();
         for batch in passes {
             let ends = batch.jobs.iter().filter(|job| job.last);
             let goals = ends.filter_map(|job| goals.get(&job.slot).copied());
             let goals = goals.collect();
-            self.enqueue(Some(number), pass.clone(), batch, goals);
+            self.enqueue((Some(number), None), pass.clone(), batch, goals);
+        }
+        for request in &shared {
+            let goal = goals.get(&request.slot).copied();
+            unmeasured += self.plan_shared(number, request, &pass, goal)?;
+        }
+        if let Some(open) = self.turns.get_mut(&number) {
+            open.unmeasured = unmeasured;
         }
         Ok(number)
     }

@@ -3,6 +3,7 @@
 //! Stages share the compute threads: each runs its passes on them, so there are never more at work than were asked
 //! for.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -92,14 +93,61 @@ impl LocalReplica {
         store: &Arc<dyn Artifacts>,
         settings: &LocalSettings,
     ) -> Result<Self, ReplicaError> {
+        let mut replicas = Self::start_linked(model, cpu, (1, stages), store, settings)?;
+        Ok(replicas.pop().expect("one was asked for"))
+    }
+
+    /// Several replicas of the same cut, whose stages are linked so that they can share steps; by their numbers.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_linked(
+        model: &Model,
+        cpu: &Cpu,
+        (replicas, stages): (u32, usize),
+        store: &Arc<dyn Artifacts>,
+        settings: &LocalSettings,
+    ) -> Result<Vec<Self>, ReplicaError> {
         let spans = spans(model.layers.len(), stages)?;
-        let bells: Vec<Bell> = spans.iter().map(|_| Bell::default()).collect();
-        let mut links = links(&bells, settings.credits);
         let turn = (cpu.threads() == 1).then(|| Arc::new(Mutex::new(())));
+        let bells: Vec<Vec<Bell>> = (0..replicas)
+            .map(|_| spans.iter().map(|_| Bell::default()).collect())
+            .collect();
+        let mut peers = peers(&bells, settings.credits);
+        let mut started = Vec::new();
+        for (number, bells) in (0..replicas).zip(bells) {
+            let parts = spans.iter().map(|span| Arc::new(model.slice(span.clone())));
+            let frame = Frame {
+                number,
+                parts: parts.collect(),
+                peers: std::mem::take(&mut peers[number as usize]),
+                bells,
+                turn: turn.clone(),
+            };
+            started.push(Self::start_one(frame, cpu, store, settings)?);
+        }
+        Ok(started)
+    }
+
+    fn start_one(
+        frame: Frame,
+        cpu: &Cpu,
+        store: &Arc<dyn Artifacts>,
+        settings: &LocalSettings,
+    ) -> Result<Self, ReplicaError> {
+        let Frame {
+            number,
+            parts,
+            mut peers,
+            bells,
+            turn,
+        } = frame;
+        let stages = parts.len();
+        let mut links = links(&bells, settings.credits);
         let stop = Arc::new(AtomicBool::new(false));
         let mut followers = Vec::with_capacity(stages - 1);
         // From the last to the first, which is left for the caller's thread.
-        for (stage, span) in spans.into_iter().enumerate().rev() {
+        for (stage, part) in parts.into_iter().enumerate().rev() {
             let bell = bells[stage].clone();
             let keeper = StoreKeeper::start(Arc::clone(store), bell.clone());
             let keeper = keeper.map_err(|source| ReplicaError::Thread { stage, source })?;
@@ -108,16 +156,18 @@ impl LocalReplica {
                 recomputed: settings.recompute.of(span.len()),
                 patience: settings.patience,
                 turn: turn.clone(),
+                replica: number,
                 ..Seat::new(Place { stage, stages }, 1)
             };
             let ports = Ports {
                 links: links.pop().expect("links for each stage"),
+                peers: peers.pop().expect("peers for each stage"),
                 bell,
                 keeper: Box::new(keeper),
                 store: Arc::clone(store),
                 watch: Watch::default(),
             };
-            let (part, cpu) = (Arc::new(model.slice(span)), cpu.clone());
+            let cpu = cpu.clone();
             if stage == 0 {
                 let lead = Lead::new(part, cpu, seat, ports, settings.lead);
                 return Ok(Self {
@@ -186,6 +236,36 @@ fn first_error(followers: Vec<Joined>, lead: Option<ReplicaError>) -> Option<Rep
         }
     }
     first
+}
+
+/// What one of several replicas is made of.
+struct Frame {
+    number: u32,
+    /// By stage.
+    parts: Vec<Arc<Model>>,
+    peers: Vec<Peers>,
+    bells: Vec<Bell>,
+    turn: Option<Arc<Mutex<()>>>,
+}
+
+type Peers = BTreeMap<u32, Box<dyn ChunkLink>>;
+
+/// For each replica and stage the links to the same stage of the others.
+fn peers(bells: &[Vec<Bell>], credits: usize) -> Vec<Vec<Peers>> {
+    let mut ends: Vec<Vec<Peers>> = bells
+        .iter()
+        .map(|bells| bells.iter().map(|_| Peers::new()).collect())
+        .collect();
+    for (a, bells_a) in bells.iter().enumerate() {
+        for (b, bells_b) in bells.iter().enumerate().skip(a + 1) {
+            for (stage, both) in bells_a.iter().zip(bells_b).enumerate() {
+                let [one, other] = local::pair(credits, [both.0, both.1]);
+                ends[a][stage].insert(b as u32, Box::new(one));
+                ends[b][stage].insert(a as u32, Box::new(other));
+            }
+        }
+    }
+    ends
 }
 
 type Ends = [Option<Box<dyn ChunkLink>>; 2];

@@ -1,5 +1,6 @@
 //! Where a stage sits, and what it is given to work with.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,6 +17,8 @@ use crate::pipeline::Place;
 pub struct Seat {
     /// The stage and how many there are.
     pub place: Place,
+    /// Number of its replica.
+    pub replica: u32,
     /// Number of the plan that all stages follow.
     pub epoch: u64,
     /// Most bytes of activations held.
@@ -35,6 +38,7 @@ impl Seat {
     pub fn new(place: Place, epoch: u64) -> Self {
         Self {
             place,
+            replica: 0,
             epoch,
             budget: u64::MAX,
             recomputed: 0,
@@ -77,6 +81,8 @@ impl LeadSettings {
 pub struct Ports {
     /// To the stage before and to the stage behind.
     pub links: [Option<Box<dyn ChunkLink>>; 2],
+    /// To the same stage of other replicas, by their numbers; values go unchanged on these.
+    pub peers: BTreeMap<u32, Box<dyn ChunkLink>>,
     /// What links and keeper ring.
     pub bell: Bell,
     /// Stores states.
@@ -92,6 +98,7 @@ impl fmt::Debug for Ports {
         let links = self.links.each_ref().map(Option::is_some);
         f.debug_struct("Ports")
             .field("links", &links)
+            .field("peers", &self.peers.keys())
             .finish_non_exhaustive()
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use self::across::Across;
 use super::error::{Lacking, ReplicaError, Side};
 use super::seat::{Ports, Seat};
 use super::tenant::Tenant;
@@ -27,6 +28,7 @@ use crate::stage::step::Stage;
 use crate::train::tally::Tally;
 use shared::units::{Bytes, Micros};
 
+mod across;
 mod hear;
 mod talk;
 mod work;
@@ -40,6 +42,8 @@ const BEHIND: usize = 1;
 pub(super) enum Told {
     /// A word that has no stage before to go to.
     Word(Word),
+    /// A word from the first stage of another replica.
+    Across(u32, Word),
     /// A step was taken, or why not; none when its job was set aside before.
     Step(Matter, Option<Result<StepNumbers, Broken>>),
     /// A micro-batch that trains is back.
@@ -65,6 +69,7 @@ pub(super) struct Station {
     pipeline: Pipeline,
     council: Council,
     links: [Option<Box<dyn ChunkLink>>; 2],
+    across: Across,
     /// Chunks that wait for credit, each since when.
     outbox: [VecDeque<(Chunk, Micros)>; 2],
     bell: Bell,
@@ -104,6 +109,7 @@ impl Drop for Station {
         for link in self.links.iter_mut().flatten() {
             link.close();
         }
+        self.across.close();
     }
 }
 
@@ -117,6 +123,7 @@ impl Station {
             stage,
             tenants: BTreeMap::new(),
             links: ports.links,
+            across: Across::new(ports.peers),
             outbox: Default::default(),
             bell: ports.bell,
             keeper: ports.keeper,
@@ -145,6 +152,11 @@ impl Station {
         &self.stage
     }
 
+    /// Steps that a job has taken here.
+    pub(super) fn steps(&self, slot: Slot) -> Option<u64> {
+        Some(self.tenants.get(&slot)?.optimizer.step)
+    }
+
     pub(super) fn bell(&self) -> &Bell {
         &self.bell
     }
@@ -162,6 +174,7 @@ impl Station {
     pub(super) fn pump(&mut self) -> Result<bool, ReplicaError> {
         let mut moved = self.flush()?;
         moved |= self.receive()?;
+        moved |= self.receive_across()?;
         moved |= self.stored()?;
         if let Some(work) = self.next.take() {
             self.compute(work)?;
@@ -173,17 +186,21 @@ impl Station {
 
     /// Whether the end was told and nothing is left to do or send.
     pub(super) fn is_through(&self) -> bool {
-        let sent = self.outbox.iter().all(VecDeque::is_empty);
+        let sent = self.outbox.iter().all(VecDeque::is_empty) && self.across.is_sent();
         self.closed && sent && self.pipeline.is_idle() && self.storing == 0
     }
 
     /// Whether something is under way that neighbours must do their part of.
     pub(super) fn is_busy(&self) -> bool {
-        !self.pipeline.is_idle() || self.council.lacks().is_some() || !self.answers.is_empty()
+        let open = self.council.lacks().is_some() || !self.answers.is_empty();
+        open || !self.pipeline.is_idle() || !self.across.is_sent()
     }
 
     /// What is missing, when nothing moves.
     pub(super) fn lacking(&self) -> Lacking {
+        if let Some(lacking) = self.lacking_sums() {
+            return lacking;
+        }
         match (self.pipeline.waits_for(), self.council.lacks()) {
             (Lack::Agreement(..) | Lack::Plan, Some((matter, state))) => {
                 Lacking::Matter(matter, state)
@@ -256,7 +273,7 @@ impl Station {
 
     /// Sends chunks that have credit.
     fn flush(&mut self) -> Result<bool, ReplicaError> {
-        let mut moved = false;
+        let mut moved = self.flush_across()?;
         for side in [BEFORE, BEHIND] {
             while let Some(link) = &mut self.links[side]
                 && link.credit() > 0

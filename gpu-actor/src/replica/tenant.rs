@@ -21,6 +21,8 @@ use crate::stage::step::Stage;
 #[derive(Debug)]
 pub(super) struct Tenant {
     pub(super) job: JobName,
+    /// Numbers of the replicas that share its steps.
+    pub(super) replicas: Vec<u32>,
     pub(super) rule: Rule,
     pub(super) optimizer: OptimizerState,
     /// Set aside: its steps are no longer taken.
@@ -57,6 +59,7 @@ impl Tenant {
         let adapter = Adapter::new(slice, part.values, spec.seed);
         let tenant = Self {
             job: attach.job.clone(),
+            replicas: attach.replicas.clone(),
             rule: Rule::new(&spec.optimizer, &spec.adapter),
             optimizer: part.optimizer,
             aside: false,

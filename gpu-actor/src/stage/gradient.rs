@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use kernels::ops::block_sum::Nodes;
+use kernels::ops::block_sum::{Nodes, Waiting};
 
 /// Gradient storage of one adapter.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +71,35 @@ impl GradientTree {
                 gradient: gradient_b,
             },
         )
+    }
+
+    /// Takes out all sums that wait, each with the start of its parameter's range.
+    pub(super) fn take(&mut self) -> Vec<(usize, Waiting<f32>)> {
+        let mut all = Vec::new();
+        for (start, mut nodes) in std::mem::take(&mut self.nodes) {
+            all.extend(nodes.take().into_iter().map(|waiting| (start, waiting)));
+        }
+        all
+    }
+
+    /// Puts a sum that was made elsewhere among those that wait; whether it fits.
+    pub(super) fn put(&mut self, start: usize, waiting: Waiting<f32>) -> bool {
+        let end = start.checked_add(waiting.sum.len());
+        if end.is_none_or(|end| end > self.total.len()) {
+            return false;
+        }
+        self.nodes.entry(start).or_default().put(waiting)
+    }
+
+    /// Finishes a step of so many blocks from the sums that wait; whether none was missing.
+    pub(super) fn close(&mut self, blocks: u64) -> bool {
+        for (start, mut nodes) in std::mem::take(&mut self.nodes) {
+            let Some(sum) = nodes.close(blocks) else {
+                return false;
+            };
+            self.total[start..start + sum.len()].copy_from_slice(&sum);
+        }
+        true
     }
 
     /// Forgets a step that was begun and is not to be finished.

@@ -16,7 +16,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Dotted names of what differs. How often to save may change on resume; how long to train may not, since a schedule
+    /// Dotted names of what differs. How often to save, and how many replicas share a step, may
+    /// change on resume; how long to train may not, since a schedule
     /// spreads over it.
     #[must_use]
     pub fn differences(&self, new: &Self) -> Vec<String> {
@@ -30,6 +31,7 @@ impl Identity {
         }
         let mut old_spec = old.spec.clone();
         old_spec.checkpoint = new.spec.checkpoint.clone();
+        old_spec.replicas = new.spec.replicas;
         let value = |spec| serde_json::to_value(spec).expect("a spec has a JSON form");
         compare("", &value(&old_spec), &value(&new.spec), &mut keys);
         keys

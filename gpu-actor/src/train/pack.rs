@@ -8,6 +8,8 @@
 //! is spread over more passes than it needs makes its neighbours wait: there a job begins a pass of its own unless all
 //! of it fits behind the ones before ([`Cut::BetweenJobs`]).
 
+use std::ops::Range;
+
 use data::rows::TokenRow;
 
 use crate::batch::{Batch, JobEntry, block_count};
@@ -32,6 +34,21 @@ impl Request<'_> {
     #[must_use]
     pub fn trained_tokens(&self) -> u64 {
         self.rows.iter().map(|row| row.trained() as u64).sum()
+    }
+
+    /// Blocks of a run of its sequences.
+    #[must_use]
+    pub fn blocks(&self, run: Range<usize>) -> u64 {
+        let rows = self.rows[run].iter();
+        rows.map(|row| block_count(row.ids.len(), self.prompt_tokens))
+            .sum()
+    }
+
+    /// Rows of each of its sequences.
+    #[must_use]
+    pub fn lengths(&self) -> Vec<usize> {
+        let rows = self.rows.iter();
+        rows.map(|row| row.ids.len() + self.prompt_tokens).collect()
     }
 }
 
@@ -66,50 +83,76 @@ pub enum Cut {
 /// ```
 #[must_use]
 pub fn passes(requests: &[Request<'_>], budget: usize, cut: Cut) -> Vec<Batch> {
-    let mut done = Vec::new();
-    let mut open = Batch::default();
+    let mut packer = Packer::default();
     for request in requests {
+        packer.add(request, 0..request.rows.len(), true, (budget, cut));
+    }
+    packer.done()
+}
+
+/// Cuts a run of one request's sequences into batches: a shard. The step does not end with any of them.
+#[must_use]
+pub fn shard(request: &Request<'_>, run: Range<usize>, budget: usize) -> Vec<Batch> {
+    let mut packer = Packer::default();
+    packer.add(request, run, false, (budget, Cut::Anywhere));
+    packer.done()
+}
+
+#[derive(Default)]
+struct Packer {
+    done: Vec<Batch>,
+    open: Batch,
+}
+
+impl Packer {
+    fn add(
+        &mut self,
+        request: &Request<'_>,
+        run: Range<usize>,
+        ends: bool,
+        (budget, cut): (usize, Cut),
+    ) {
         let trained_tokens = request.trained_tokens();
-        let (mut first_block, mut from) = (0, 0);
-        let fits = fill(request, 0, open.rows(), budget) == request.rows.len();
-        if cut == Cut::BetweenJobs && open.rows() > 0 && !fits {
-            done.push(std::mem::take(&mut open));
+        let fits = fill(request, run.clone(), self.open.rows(), budget) == run.end;
+        if cut == Cut::BetweenJobs && self.open.rows() > 0 && !fits {
+            self.done.push(std::mem::take(&mut self.open));
         }
-        while from < request.rows.len() {
-            let to = fill(request, from, open.rows(), budget);
+        let (mut first_block, mut from) = (request.blocks(0..run.start), run.start);
+        while from < run.end {
+            let to = fill(request, from..run.end, self.open.rows(), budget);
             if to == from {
-                done.push(std::mem::take(&mut open));
+                self.done.push(std::mem::take(&mut self.open));
                 continue;
             }
-            let rows = &request.rows[from..to];
             let entry = JobEntry {
                 slot: request.slot,
                 prompt_tokens: request.prompt_tokens,
                 prefix_tokens: request.prefix_tokens,
                 first_block,
                 first_sequence: from as u32,
-                last: to == request.rows.len(),
+                last: ends && to == request.rows.len(),
                 step: request.step,
                 trained_tokens,
             };
-            open.push(entry, rows);
-            first_block += rows
-                .iter()
-                .map(|row| block_count(row.ids.len(), request.prompt_tokens))
-                .sum::<u64>();
+            self.open.push(entry, &request.rows[from..to]);
+            first_block += request.blocks(from..to);
             from = to;
         }
     }
-    if open.rows() > 0 {
-        done.push(open);
+
+    fn done(mut self) -> Vec<Batch> {
+        if self.open.rows() > 0 {
+            self.done.push(self.open);
+        }
+        self.done
     }
-    done
 }
 
-/// End of the run of sequences from `from` that fits behind `used` rows; at least one when the pass is empty.
-fn fill(request: &Request<'_>, from: usize, used: usize, budget: usize) -> usize {
-    let (mut rows, mut to) = (used, from);
-    while let Some(row) = request.rows.get(to) {
+/// End of the run of sequences from the start of `run` that fits behind `used` rows; at least one when the pass is
+/// empty.
+fn fill(request: &Request<'_>, run: Range<usize>, used: usize, budget: usize) -> usize {
+    let (mut rows, mut to) = (used, run.start);
+    while let Some(row) = request.rows[..run.end].get(to) {
         let more = row.ids.len() + request.prompt_tokens;
         if rows + more > budget && rows > 0 {
             break;
@@ -180,10 +223,7 @@ mod tests {
             let slots = |batch: &Batch| batch.jobs.iter().map(|job| job.slot).collect();
             passes(&requests, budget, cut).iter().map(slots).collect()
         };
-        assert_eq!(
-            slots(110, Cut::Anywhere),
-            [[0, 1], [1, 2], [2, 3]]
-        );
+        assert_eq!(slots(110, Cut::Anywhere), [[0, 1], [1, 2], [2, 3]]);
         assert_eq!(slots(110, Cut::BetweenJobs), [[0], [1], [2], [3]]);
         assert_eq!(slots(160, Cut::BetweenJobs), [[0, 1], [2, 3]]);
     }

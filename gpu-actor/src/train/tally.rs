@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use kernels::ops::block_sum;
+use serde::{Deserialize, Serialize};
 
 use super::pack::{self, Cut, Request};
 use crate::batch::Batch;
@@ -58,11 +59,39 @@ impl Tally {
     /// Adds what a pass found out, whose first block is this one of the job's; `last` when none follow.
     pub fn add(&mut self, first_block: u64, last: bool, outcome: JobOutcome) {
         self.correct += outcome.correct;
-        self.bad = self.bad.or(outcome.bad);
+        self.bad = first_bad(self.bad, outcome.bad);
         let parts = &outcome.block_losses;
         if let Some(loss) = block_sum::scalars(first_block, parts, &mut self.losses, last) {
             self.loss = loss;
         }
+    }
+
+    /// Takes out what waits: sums of losses by blocks, and the first row whose loss is not finite.
+    pub fn take_partials(&mut self) -> LossPartials {
+        let waiting = self.losses.take().into_iter();
+        let sums = waiting.map(|waiting| (waiting.first, waiting.level, waiting.sum[0]));
+        LossPartials {
+            sums: sums.collect(),
+            bad: self.bad.take(),
+        }
+    }
+
+    /// Adds what another replica has of the step; whether it fits.
+    pub fn join(&mut self, partials: LossPartials) -> bool {
+        self.bad = first_bad(self.bad, partials.bad);
+        partials.sums.into_iter().all(|(first, level, sum)| {
+            let sum = vec![sum];
+            self.losses.put(block_sum::Waiting { first, level, sum })
+        })
+    }
+
+    /// Ends a step of so many blocks of which none was added as the last; whether none is missing.
+    pub fn close(&mut self, blocks: u64) -> bool {
+        let sum = self.losses.close(blocks);
+        if let Some(sum) = &sum {
+            self.loss = sum[0];
+        }
+        sum.is_some()
     }
 
     /// Share of labelled tokens predicted right.
@@ -89,4 +118,19 @@ impl Tally {
             place.unwrap_or_default()
         )
     }
+}
+
+/// What one replica has of a step's losses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LossPartials {
+    /// First block, height in the tree, and sum.
+    pub sums: Vec<(u64, u32, f64)>,
+    /// First row whose loss is not finite.
+    pub bad: Option<BadRow>,
+}
+
+/// The one that comes first in the step, whichever was found first.
+fn first_bad(one: Option<BadRow>, other: Option<BadRow>) -> Option<BadRow> {
+    let both = one.into_iter().chain(other);
+    both.min_by_key(|bad| (bad.sequence, bad.row))
 }

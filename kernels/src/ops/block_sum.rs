@@ -65,6 +65,17 @@ impl<T> Nodes<T> {
         blocks.count_ones()
     }
 
+    /// Takes out all sums that wait: they may be joined elsewhere with those of other runs.
+    pub fn take(&mut self) -> Vec<Waiting<T>> {
+        let held = std::mem::take(&mut self.held);
+        let waiting = held.into_iter().map(|(node, sum)| Waiting {
+            first: node.first,
+            level: node.level,
+            sum,
+        });
+        waiting.collect()
+    }
+
     pub(crate) fn held(&self, node: Node) -> &[T] {
         &self.held[&node]
     }
@@ -78,6 +89,86 @@ impl<T> Nodes<T> {
             self.held.remove(node);
         }
         self.held.extend(program.new.iter().copied().zip(new));
+    }
+}
+
+/// A sum that waits: that of the blocks `first .. first + 2^level`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waiting<T> {
+    /// Number of its first block, a multiple of `2^level`.
+    pub first: u64,
+    /// Its height in the tree.
+    pub level: u32,
+    /// The sum.
+    pub sum: Vec<T>,
+}
+
+/// More than any step has.
+const MOST_LEVELS: u32 = 48;
+
+impl<T: Copy + std::ops::AddAssign> Nodes<T> {
+    /// Puts a sum that was made elsewhere among those that wait, and joins it with its siblings: in which order sums
+    /// come does not show. Returns whether it fits: it is a node of the tree, as long as the others, and none of its
+    /// blocks is here.
+    #[must_use]
+    pub fn put(&mut self, waiting: Waiting<T>) -> bool {
+        let Waiting {
+            first,
+            level,
+            mut sum,
+        } = waiting;
+        let sound =
+            level < MOST_LEVELS && first.trailing_zeros() >= level && first >> MOST_LEVELS == 0;
+        if !sound || self.held.values().any(|held| held.len() != sum.len()) {
+            return false;
+        }
+        let mut node = Node { first, level };
+        if self
+            .held
+            .keys()
+            .any(|held| held.first < node.end() && first < held.end())
+        {
+            return false;
+        }
+        loop {
+            let sibling = Node {
+                first: node.sibling(),
+                level: node.level,
+            };
+            let Some(other) = self.held.remove(&sibling) else {
+                break;
+            };
+            sum.iter_mut()
+                .zip(other)
+                .for_each(|(sum, part)| *sum += part);
+            node = Node {
+                first: node.first.min(sibling.first),
+                level: node.level + 1,
+            };
+        }
+        self.held.insert(node, sum);
+        true
+    }
+
+    /// Ends a step of so many blocks whose sums are all here: the sum of the step, by BS-2. None when blocks are
+    /// missing or too many; the sums are forgotten either way.
+    #[must_use]
+    pub fn close(&mut self, blocks: u64) -> Option<Vec<T>> {
+        let mut held = std::mem::take(&mut self.held);
+        let mut at = 0;
+        for node in held.keys() {
+            if node.first != at {
+                return None;
+            }
+            at = node.end();
+        }
+        let (_, mut sum) = held.pop_last().filter(|_| at == blocks)?;
+        while let Some((_, part)) = held.pop_last() {
+            sum.iter_mut()
+                .zip(part)
+                .for_each(|(sum, part)| *sum += part);
+        }
+        Some(sum)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::limits::{MAX_ALPHA, MAX_EPOCHS, MAX_PROJECTION, MAX_SAMPLES, MAX_STEPS};
+use super::limits::{MAX_ALPHA, MAX_EPOCHS, MAX_PROJECTION, MAX_REPLICAS, MAX_SAMPLES, MAX_STEPS};
 use super::{AdapterSpec, JobSpec};
 use crate::model::{ModelShape, Target};
 
@@ -82,6 +82,11 @@ impl JobSpec {
         }
         let most = MAX_SAMPLES as u64;
         found.count("train.batch_size", t.batch_size as u64, most);
+        found.count(
+            "replicas",
+            u64::from(self.replicas),
+            u64::from(MAX_REPLICAS),
+        );
         found.count("train.accumulation", t.accumulation as u64, most);
         let samples = t.batch_size.saturating_mul(t.accumulation);
         let each_fits = t.batch_size.max(t.accumulation) <= MAX_SAMPLES;

@@ -12,3 +12,6 @@ pub const MAX_TOKENS_PER_PASS: usize = 1 << 24;
 pub(super) const MAX_PROJECTION: usize = 1 << 16;
 /// The numerator of LoRA's scale, and its least: its inverse.
 pub(super) const MAX_ALPHA: f64 = 1e6;
+
+/// Replicas that share a job's steps: more would wait for each other more than they compute.
+pub(super) const MAX_REPLICAS: u32 = 64;

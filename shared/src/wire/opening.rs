@@ -4,12 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::PlanEpoch;
 
-/// The chunks of two neighbouring stages of a replica; the stage before opens it.
+/// The chunks of two neighbouring stages of a replica, which the stage before opens; or of the same stage of two linked
+/// replicas, which the lower number opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkOpening {
     /// The plan that both follow.
     pub epoch: PlanEpoch,
-    /// The replica.
+    /// The replica of the one who opens.
+    pub from_replica: u32,
+    /// The replica of the one who is asked.
     pub replica: u32,
     /// The stage of the one who opens.
     pub from_stage: u32,
@@ -29,6 +32,6 @@ pub enum Opening {
     /// A gpu-actor's [`Notice`](super::notice::Notice)s one way, the coordinator's
     /// [`Ordered`](super::order::Ordered) the other, for as long as the connection lasts.
     Node,
-    /// Chunks between neighbouring stages.
+    /// Chunks between stages.
     Link(LinkOpening),
 }

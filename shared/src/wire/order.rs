@@ -25,6 +25,8 @@ pub struct JobOrder {
     pub paused: bool,
     /// Names the submission through all processes.
     pub trace: String,
+    /// Replicas that share its steps, the one that leads it first; empty when none do.
+    pub replicas: Vec<u32>,
 }
 
 /// What is to be done with a job.

@@ -2,7 +2,7 @@
 
 use shared::ids::{EventNumber, JobId, JobName, NodeName, PlanEpoch, Term};
 use shared::life::{JobState, Reason, ReasonClass};
-use shared::plan::{Plan, Replica, Seat};
+use shared::plan::{Plan, Replica, Seat, Sharing, Sibling};
 use shared::units::{Bytes, Micros};
 use shared::wire::notice::{Held, Hello, JobNotice, Notice};
 use shared::wire::opening::{LinkOpening, Opening};
@@ -40,8 +40,12 @@ fn replica() -> Replica {
     };
     Replica {
         number: 0,
-        seats: vec![seat],
+        seats: vec![seat.clone()],
         jobs: vec![JobId(1), JobId(300)],
+        siblings: vec![Sibling {
+            number: 1,
+            seats: vec![seat],
+        }],
     }
 }
 
@@ -106,6 +110,7 @@ fn span() -> SpanView {
 pub(crate) fn openings() -> Vec<Opening> {
     let link = LinkOpening {
         epoch: PlanEpoch(3),
+        from_replica: 0,
         replica: 0,
         from_stage: 0,
         to_stage: 1,
@@ -187,6 +192,10 @@ pub(crate) fn replies() -> Vec<Reply> {
         plan: Plan {
             epoch: PlanEpoch(3),
             replicas: vec![replica()],
+            sharing: vec![Sharing {
+                job: JobId(1),
+                replicas: vec![0, 1],
+            }],
         },
         moving: Some((PlanEpoch(4), "prepare".into())),
         model: "smollm2".into(),
@@ -248,6 +257,7 @@ pub(crate) fn orders() -> Vec<Ordered> {
         init_tokens: vec![1, 300, 70_000],
         paused: false,
         trace: "ab".into(),
+        replicas: vec![0, 1],
     };
     let sample = SampleOrder {
         number: 1,

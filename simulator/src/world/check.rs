@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use coordinator::book::Book;
+use coordinator::life::layout::{Layout, Standing};
 use coordinator::life::ledger::Job;
 use coordinator::record::{Change, Record};
 use shared::ids::{JobId, PlanEpoch, Term};
 use shared::life::JobState;
-use shared::plan::Replica;
+use shared::plan::{Replica, Seat};
 use shared::wire::notice::JobNotice;
 use shared::wire::request::JobRef;
 
@@ -46,6 +47,17 @@ pub(crate) struct Check {
     posts: BTreeMap<(usize, u64), PlanEpoch>,
 }
 
+/// SIM-12
+fn is_linked_well((number, own): (&u32, &Standing), layout: &Layout) -> bool {
+    let cut = |seats: &[Seat]| -> Vec<_> { seats.iter().map(Seat::layers).collect() };
+    own.linked.iter().all(|other| {
+        layout.replicas.get(other).is_some_and(|other| {
+            let both = other.linked.contains(number) && other.since == own.since;
+            both && cut(&other.seats) == cut(&own.seats)
+        })
+    })
+}
+
 impl Check {
     pub(crate) fn fail(&mut self, id: &'static str, seen: String) {
         self.violations.push(Violation { id, seen });
@@ -62,6 +74,13 @@ impl Check {
             Change::InForce { layout } => {
                 if layout.epoch <= self.epoch {
                     self.fail("SIM-4", format!("{} after {}", layout.epoch, self.epoch));
+                }
+                if !layout
+                    .replicas
+                    .iter()
+                    .all(|one| is_linked_well(one, layout))
+                {
+                    self.fail("SIM-12", format!("links of {layout:?}"));
                 }
                 self.epoch = layout.epoch;
                 self.plans += 1;

@@ -16,6 +16,8 @@ pub(crate) struct Client {
     pub(crate) name: JobName,
     pub(crate) steps: u64,
     pub(crate) sick: Option<u64>,
+    /// Most replicas that share its steps.
+    replicas: u64,
     pub(crate) job: Option<JobId>,
     /// What it will still ask, and when; the last first.
     asks: Vec<(Micros, Ask)>,
@@ -47,10 +49,10 @@ impl Client {
             Ask::Resume => Request::Resume(job),
             Ask::Cancel => Request::Cancel(job),
             Ask::Submit => {
-                let (name, steps) = (&self.name, self.steps);
+                let (name, steps, replicas) = (&self.name, self.steps, self.replicas);
                 let seed = self.sick.unwrap_or(1_000_000);
                 let spec = format!(
-                    r#"{{"name":"{name}","seed":{seed},"adapter":{{"method":"lora","rank":2}},"data":{{"train":"d.jsonl"}},"train":{{"steps":{steps}}}}}"#
+                    r#"{{"name":"{name}","seed":{seed},"replicas":{replicas},"adapter":{{"method":"lora","rank":2}},"data":{{"train":"d.jsonl"}},"train":{{"steps":{steps}}}}}"#
                 );
                 let file = FileRef {
                     path: "d.jsonl".into(),
@@ -85,11 +87,14 @@ impl World {
             asks.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
             let steps = self.dice.between(1, 250);
             let sick = self.dice.percent(10).then(|| self.dice.below(steps));
+            let shares = self.dice.percent(30);
+            let replicas = if shares { self.dice.between(2, 3) } else { 1 };
             let name = JobName::new(format!("job-{number}")).expect("a name");
             self.clients.push(Client {
                 name,
                 steps,
                 sick,
+                replicas,
                 job: None,
                 asks,
                 asked_for_end: false,

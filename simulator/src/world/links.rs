@@ -24,10 +24,10 @@ pub(crate) struct Connection {
     to_leader: Micros,
 }
 
-/// Epoch, replica, and the stage before the link.
-pub(crate) type LinkKey = (u64, u32, u32);
+/// Epoch, the replicas of both ends, and the stage of end 0.
+pub(crate) type LinkKey = (u64, [u32; 2], u32);
 
-/// A link between two stages; end 0 is that of the stage before.
+/// A link between two stages; end 0 is that of the stage before, or of the same stage of the lower replica.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Link {
     /// Node and process of each end.

@@ -1,6 +1,6 @@
 //! What a node is: a process with a name, what it holds, and what it has told that was not heard.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use shared::ids::{NodeName, PlanEpoch, Term};
 use shared::plan::Replica;
@@ -47,8 +47,8 @@ pub(crate) struct Post {
     pub(crate) replica: Replica,
     pub(crate) stage: u32,
     pub(crate) opened: bool,
-    /// Links to the stage before and behind.
-    pub(crate) up: [bool; 2],
+    /// Links to neighbours and siblings that work.
+    pub(crate) up: BTreeSet<LinkKey>,
     pub(crate) told: bool,
     pub(crate) broken: bool,
     pub(crate) machine: Stage,
@@ -84,24 +84,47 @@ impl Post {
     }
 
     pub(crate) fn is_linked(&self) -> bool {
-        let before = self.stage == 0 || self.up[0];
-        let behind = self.is_last() || self.up[1];
-        self.opened && before && behind && !self.broken
+        let up = self.links().iter().all(|(key, _)| self.up.contains(key));
+        self.opened && up && !self.broken
     }
 
-    /// The links to the stage before and behind, each with the end that is ours.
+    /// The links to the stage before and behind and to siblings, each with the end that is ours.
     pub(crate) fn links(&self) -> Vec<(LinkKey, usize)> {
-        let key = |stage| (self.epoch.0, self.replica.number, stage);
+        let own = self.replica.number;
+        let key = |stage| (self.epoch.0, [own; 2], stage);
         let before = (self.stage > 0).then(|| (key(self.stage - 1), 1));
         let behind = (!self.is_last()).then(|| (key(self.stage), 0));
-        before.into_iter().chain(behind).collect()
+        let across = self.replica.siblings.iter().map(|sibling| {
+            let other = sibling.number;
+            let both = [own.min(other), own.max(other)];
+            ((self.epoch.0, both, self.stage), usize::from(own > other))
+        });
+        before.into_iter().chain(behind).chain(across).collect()
+    }
+
+    /// The node at the other end of a link, of which this end is ours.
+    pub(crate) fn other_end(&self, (_, replicas, _): LinkKey, end: usize) -> Option<NodeName> {
+        let (own, other) = (self.replica.number, replicas[1 - end]);
+        let seat = if other == own {
+            let stage = if end == 0 {
+                self.stage + 1
+            } else {
+                self.stage.checked_sub(1)?
+            };
+            self.replica.seats.get(stage as usize)?
+        } else {
+            let mut siblings = self.replica.siblings.iter();
+            let sibling = siblings.find(|sibling| sibling.number == other)?;
+            sibling.seats.get(self.stage as usize)?
+        };
+        Some(seat.node.clone())
     }
 
     /// The link that a message goes over: to the stage behind, or to the one before.
     pub(crate) fn link(&self, behind: bool) -> (LinkKey, usize) {
         let stage = if behind { self.stage } else { self.stage - 1 };
         (
-            (self.epoch.0, self.replica.number, stage),
+            (self.epoch.0, [self.replica.number; 2], stage),
             usize::from(!behind),
         )
     }

@@ -1,5 +1,7 @@
 //! What the process on a node does: it connects, obeys orders, holds a stage, and tells what happens.
 
+use std::collections::BTreeSet;
+
 use gpu_actor::pipeline::Place;
 use shared::ids::{JobId, PlanEpoch};
 use shared::plan::Replica;
@@ -294,7 +296,7 @@ impl World {
             replica,
             stage,
             opened: false,
-            up: [false; 2],
+            up: BTreeSet::new(),
             told: false,
             broken: false,
             machine: Stage::new(place, budget),
@@ -358,7 +360,7 @@ impl World {
         };
         link.up = true;
         let ends = link.ends;
-        for (end, at) in ends.into_iter().enumerate() {
+        for at in ends {
             let Some((node, process)) =
                 at.filter(|(node, process)| self.is_process(*node, *process))
             else {
@@ -366,7 +368,7 @@ impl World {
             };
             debug_assert!(self.nodes[node].incarnation == process, "the same process");
             if let Some(post) = self.nodes[node].post_of(PlanEpoch(key.0)) {
-                post.up[1 - end] = true;
+                post.up.insert(key);
                 self.linked(node);
             }
         }
@@ -399,13 +401,8 @@ impl World {
             return;
         };
         post.broken = true;
-        post.up[1 - end] = false;
-        let other = if end == 0 {
-            post.stage + 1
-        } else {
-            post.stage - 1
-        };
-        let neighbour = Some(post.replica.seats[other as usize].node.clone());
+        post.up.remove(&key);
+        let neighbour = post.other_end(key, end);
         let (epoch, links) = (post.epoch, post.links());
         // Who cannot go on lets its other neighbour know in the same way.
         for (key, end) in links {

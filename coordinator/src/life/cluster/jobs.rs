@@ -8,6 +8,7 @@ use shared::wire::notice::{Held, JobNotice};
 use shared::wire::order::{JobAction, JobOrder, Order};
 
 use super::Coordinator;
+use crate::life::ledger::Job;
 use crate::record::{Change, Inputs, Source, finite};
 
 impl Coordinator {
@@ -65,7 +66,9 @@ impl Coordinator {
             return;
         };
         let jobs = jobs.iter().filter_map(|job| self.book.ledger.get(*job));
-        let jobs: Vec<JobOrder> = jobs.filter_map(|job| job.order()).collect();
+        let layout = &self.book.layout;
+        let order = |job: &Job| job.order(layout.sharing(replica, job.replicas));
+        let jobs: Vec<JobOrder> = jobs.filter_map(order).collect();
         if !jobs.is_empty() {
             self.send(&lead, Order::Admit { epoch, jobs });
         }

@@ -6,7 +6,7 @@ use shared::ids::{NodeName, PlanEpoch};
 use shared::wire::order::Order;
 
 use super::Coordinator;
-use crate::life::layout::Seats;
+use crate::life::layout::{Links, Seats, links, siblings};
 use crate::life::membership::{Node, Presence};
 use crate::life::placement::{NoPlace, Room, Snapshot, place};
 use crate::life::transition::{self, Event, Goal, Move, Settling};
@@ -22,6 +22,14 @@ impl Coordinator {
         let reason = reason.to_owned();
         self.record(Change::Broken { replica, reason });
         self.step_move(Event::CallOff(format!("replica {replica} broke")));
+        // Their stages lose their links to it.
+        let linked = self.book.layout.linked(replica).to_vec();
+        for other in linked {
+            self.break_up(
+                other,
+                &format!("it is linked to replica {replica}, which broke"),
+            );
+        }
     }
 
     /// Looks whether the cluster should be laid out otherwise, and begins the move.
@@ -40,7 +48,7 @@ impl Coordinator {
         match placed {
             Ok(target) => {
                 self.lack = None;
-                if target != before || !self.book.broken.is_empty() {
+                if target != before || !self.book.broken.is_empty() || self.lacks_links() {
                     let reason = self.reason();
                     self.begin_move(target, reason);
                 }
@@ -130,6 +138,18 @@ impl Coordinator {
         }
     }
 
+    /// The links that jobs ask for, if one does.
+    fn wanted_links(&self, target: &Seats) -> Option<Links> {
+        self.book.ledger.shares().then(|| links(target))
+    }
+
+    /// Whether a job asks for links that the layout does not have.
+    fn lacks_links(&self) -> bool {
+        let layout = &self.book.layout;
+        let wanted = self.wanted_links(&layout.seats()).unwrap_or_default();
+        wanted.iter().any(|(n, linked)| layout.linked(*n) != linked)
+    }
+
     fn reason(&self) -> String {
         if let Some(replica) = self.book.broken.first() {
             return format!("replica {replica} is broken");
@@ -137,6 +157,7 @@ impl Coordinator {
         let seats = self.book.layout.nodes();
         match seats.intersection(&self.book.draining).next() {
             Some(node) => format!("{node} shall be empty"),
+            None if self.lacks_links() => "replicas are linked, to share steps".into(),
             None => "nodes are here for another replica".into(),
         }
     }
@@ -148,7 +169,17 @@ impl Coordinator {
         let epoch = self.book.last_epoch.next();
         let (layout, broken) = (&self.book.layout, &self.book.broken);
         let fresh = self.fresh();
-        let goal = Goal::new(layout, epoch, target, broken, &fresh, reason.clone());
+        let links = self.wanted_links(&target);
+        let wanted = links.as_ref();
+        let goal = Goal::new(
+            layout,
+            epoch,
+            target,
+            wanted,
+            broken,
+            &fresh,
+            reason.clone(),
+        );
         let replicas = goal.changes(layout);
         if replicas.is_empty() {
             return;
@@ -206,6 +237,10 @@ impl Coordinator {
             number,
             seats: goal.target.get(&number).cloned().unwrap_or_default(),
             jobs: self.book.ledger.on(number),
+            siblings: siblings(
+                &goal.target,
+                goal.links.get(&number).map_or(&[], Vec::as_slice),
+            ),
         };
         self.send(
             node,
@@ -229,7 +264,11 @@ impl Coordinator {
                 standing.flat_map(|s| s.seats.iter().map(|seat| (seat.node.clone(), s.since)));
             seats.collect()
         };
-        let layout = self.book.layout.after(goal.epoch, &goal.target, &goal.anew);
+        let (target, links) = (&goal.target, &goal.links);
+        let layout = self
+            .book
+            .layout
+            .after(goal.epoch, target, &goal.anew, links);
         if layout.replicas.is_empty() {
             self.empty_since = self.now.steady;
         }

@@ -124,6 +124,60 @@ fn a_lost_node_is_replaced_and_its_jobs_go_on() {
 }
 
 #[test]
+fn replicas_are_linked_when_a_job_asks_to_share_its_steps_and_fall_together() {
+    let mut desk = Desk::new(Stages::Fixed(1), 2, 2);
+    desk.come("a", 1, None);
+    desk.come("b", 1, None);
+    desk.settle(&["a", "b"]);
+    desk.pass(2_000);
+    let mut wide = submission("wide");
+    wide.spec = wide.spec.replacen('{', r#"{"replicas":3,"#, 1);
+    let Reply::Job(job) = desk.ask(Request::Submit(wide)) else {
+        panic!("a job is accepted");
+    };
+    desk.prepare();
+    let epoch = PlanEpoch(1);
+    for node in ["a", "b"] {
+        assert!(matches!(desk.orders(node)[..], [Order::Drain { epoch: e }] if e == epoch));
+        desk.tell(node, Notice::Drained { epoch });
+    }
+    for (node, other) in [("a", 1), ("b", 0)] {
+        let orders = desk.orders(node);
+        let [Order::Hold { replica, .. }] = &orders[..] else {
+            panic!("{orders:?}");
+        };
+        let siblings: Vec<u32> = replica.siblings.iter().map(|s| s.number).collect();
+        assert_eq!(siblings, [other]);
+    }
+    desk.holding("a");
+    desk.holding("b");
+    let orders = desk.orders("a");
+    assert!(
+        matches!(&orders[..], [Order::Admit { jobs, .. }] if jobs[0].replicas == [0, 1]),
+        "{orders:?}"
+    );
+    assert_eq!(desk.machine.view().plan.sharing[0].replicas, [0, 1]);
+    desk.job("a", job.id, JobNotice::Admitted { step: 0, total: 9 });
+    desk.job("a", job.id, desk::step(1));
+    // A stage of the other replica is lost: both are seated anew, or one alone.
+    desk.leave("b");
+    desk.pass(10_000);
+    assert_eq!(desk.machine.book.layout.linked(0), &[] as &[u32]);
+    let orders = desk.orders("a");
+    let hold = orders.iter().find_map(|order| match order {
+        Order::Hold { replica, .. } => Some(replica.siblings.len()),
+        _ => None,
+    });
+    assert_eq!(hold, Some(0), "{orders:?}");
+    desk.holding("a");
+    let orders = desk.orders("a");
+    assert!(
+        matches!(&orders[..], [Order::Admit { jobs, .. }] if jobs[0].replicas.is_empty()),
+        "{orders:?}"
+    );
+}
+
+#[test]
 fn a_restart_that_finds_everything_as_it_was_only_acknowledges() {
     let mut desk = Desk::new(Stages::Fixed(2), 1, 2);
     desk.come("a", 1, None);

@@ -1,11 +1,12 @@
 //! What people are shown.
 
 use shared::ids::NodeName;
+use shared::plan::Sharing;
 use shared::units::Micros;
 use shared::wire::view::{ClusterView, JobView, NodeHealth, NodeView};
 
 use super::Coordinator;
-use crate::life::ledger::Ledger;
+use crate::life::ledger::{Job, Ledger};
 use crate::life::membership::Node;
 
 impl Coordinator {
@@ -20,7 +21,7 @@ impl Coordinator {
             plan: self
                 .book
                 .layout
-                .plan(|replica| self.book.ledger.on(replica)),
+                .plan(|replica| self.book.ledger.on(replica), self.sharing()),
             moving: moving.map(|moving| (moving.goal().epoch, moving.progress())),
             model: backbone.name.clone(),
             layers: backbone.weights.layers.len() as u32,
@@ -30,6 +31,15 @@ impl Coordinator {
             clock: self.now.wall,
             tokens_per_second: self.members.speed(self.now.steady),
         }
+    }
+
+    fn sharing(&self) -> Vec<Sharing> {
+        let shared = |job: &Job| {
+            let replicas = self.book.layout.sharing(job.replica?, job.replicas);
+            let job = job.id;
+            (!replicas.is_empty()).then_some(Sharing { job, replicas })
+        };
+        self.book.ledger.jobs().filter_map(shared).collect()
     }
 
     pub(super) fn job_views(&self) -> Vec<JobView> {

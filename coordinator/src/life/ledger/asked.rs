@@ -78,6 +78,7 @@ impl Ledger {
             spec: written,
             submission,
             trace: trace.into(),
+            replicas: spec.replicas,
         });
         Ok(Submitted::New(job, Change::Submitted { job, accepted }))
     }

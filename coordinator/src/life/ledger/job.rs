@@ -31,6 +31,9 @@ pub struct Job {
     pub submission: Submission,
     /// Names it through all processes.
     pub trace: String,
+    /// Most replicas that share its steps.
+    #[serde(default = "crate::record::one")]
+    pub replicas: u32,
     /// Once its files were read.
     pub inputs: Option<Inputs>,
     /// The replica that it is given to.
@@ -90,6 +93,7 @@ impl Job {
             spec: accepted.spec.clone(),
             submission: accepted.submission.clone(),
             trace: accepted.trace.clone(),
+            replicas: accepted.replicas,
             inputs: None,
             replica: None,
             last_replica: None,
@@ -116,9 +120,10 @@ impl Job {
         }
     }
 
-    /// What the first stage of its replica is told; nothing until its files were read.
+    /// What the first stage of its replica is told, and which replicas share its steps; nothing until its files were
+    /// read.
     #[must_use]
-    pub fn order(&self) -> Option<JobOrder> {
+    pub fn order(&self, replicas: Vec<u32>) -> Option<JobOrder> {
         let inputs = self.inputs.as_ref()?;
         Some(JobOrder {
             job: self.id,
@@ -129,6 +134,7 @@ impl Job {
             init_tokens: inputs.init_tokens.clone(),
             paused: matches!(self.state, JobState::Paused | JobState::Cancelling),
             trace: self.trace.clone(),
+            replicas,
         })
     }
 

@@ -29,6 +29,7 @@ fn layout(replicas: &[(u32, &[&str])]) -> Layout {
         let standing = Standing {
             since: PlanEpoch(3),
             seats: seats(nodes),
+            linked: Vec::new(),
         };
         (*number, standing)
     };
@@ -46,10 +47,54 @@ fn goal(target: &[(u32, &[&str])], broken: &[u32]) -> Goal {
         &from,
         PlanEpoch(4),
         target,
+        None,
         &broken,
         &BTreeSet::new(),
         "why".into(),
     )
+}
+
+/// Two linked replicas.
+fn linked() -> Layout {
+    let mut layout = layout(&[(0, &["a", "b"]), (1, &["c", "d"])]);
+    for (number, other) in [(0, 1), (1, 0)] {
+        layout.replicas.get_mut(&number).unwrap().linked = vec![other];
+    }
+    layout
+}
+
+fn linking(from: &Layout, target: &[(u32, &[&str])], wanted: Option<&Links>) -> Goal {
+    let target = layout(target).seats();
+    let none = BTreeSet::new();
+    let (epoch, reason) = (PlanEpoch(4), "why".into());
+    Goal::new(from, epoch, target, wanted, &none, &BTreeSet::new(), reason)
+}
+
+#[test]
+fn linked_replicas_are_seated_together() {
+    let same: &[(u32, &[&str])] = &[(0, &["a", "b"]), (1, &["c", "d"])];
+    let other: &[(u32, &[&str])] = &[(0, &["a", "e"]), (1, &["c", "d"])];
+    let (both, links): (BTreeSet<u32>, Links) =
+        ([0, 1].into(), [(0, vec![1]), (1, vec![0])].into());
+    // A job asks for links that are not there.
+    let made = linking(&layout(same), same, Some(&links));
+    assert_eq!((&made.anew, &made.links), (&both, &links));
+    assert!(made.opened.is_empty(), "their layers are open");
+    assert_eq!(made.drained.len(), 2);
+    // A stage of one moves: the other has to link anew.
+    let moved = linking(&linked(), other, Some(&links));
+    assert_eq!((&moved.anew, &moved.links), (&both, &links));
+    // Nobody asks any more: the links are let go with the next change, not before.
+    let quiet = linking(&linked(), same, None);
+    assert!(quiet.anew.is_empty());
+    assert_eq!(quiet.links, links);
+    let apart = linking(&linked(), other, None);
+    assert_eq!(apart.anew, both);
+    assert!(apart.links.values().all(Vec::is_empty));
+    // One ends.
+    let alone = linking(&linked(), &[(0, &["a", "b"])], None);
+    assert_eq!(alone.anew, [0].into());
+    assert_eq!(alone.drained.len(), 2);
 }
 
 fn moved() -> Goal {

@@ -63,6 +63,7 @@ pub(super) fn of(
         eval_rows,
         start,
         paused: order.paused,
+        replicas: order.replicas.clone(),
     };
     Ok((admission, recovered))
 }

@@ -195,6 +195,7 @@ impl Gauge {
         let mut best = Rates::default();
         let opening = LinkOpening {
             epoch: PlanEpoch(1),
+            from_replica: 0,
             replica: 0,
             from_stage: 0,
             to_stage: 1,

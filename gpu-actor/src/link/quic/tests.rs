@@ -61,6 +61,7 @@ struct Neighbours {
 fn opening(credits: u32) -> LinkOpening {
     LinkOpening {
         epoch: PlanEpoch(3),
+        from_replica: 0,
         replica: 0,
         from_stage: 0,
         to_stage: 1,

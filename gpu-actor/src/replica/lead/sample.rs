@@ -10,6 +10,7 @@ use crate::link::word::{Pass, Source};
 use crate::peft::layout::Layout;
 use crate::pipeline::Slot;
 use crate::replica::error::ReplicaError;
+use crate::replica::leading::Origin;
 use crate::sample::choice::Sampling;
 use crate::sample::generator::{BARE, GenerateError, PORTION, Reading};
 use crate::train::engine::{Engine, Newcomer};
@@ -102,7 +103,12 @@ impl Lead {
             layout: &layout,
         };
         let engine = self.session.engine_mut();
-        let slot = match engine.attach(newcomer, (source, manifest.progress.step))? {
+        let origin = Origin {
+            source,
+            step: manifest.progress.step,
+            replicas: Vec::new(),
+        };
+        let slot = match engine.attach(newcomer, origin)? {
             Ok(slot) => slot,
             Err(problem) => {
                 let job = job.clone();

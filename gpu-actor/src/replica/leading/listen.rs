@@ -3,70 +3,115 @@
 use super::{Leading, News};
 use crate::artifacts::keeper::Done;
 use crate::link::word::Word;
-use crate::pipeline::MicroBatchNumber;
 use crate::pipeline::council::Matter;
+use crate::pipeline::{MicroBatchNumber, Slot};
+use crate::replica::error::ReplicaError;
 use crate::replica::station::Told;
 use crate::stage::agreement::Broken;
 use crate::stage::optim::StepNumbers;
 use crate::stage::outcome::JobOutcome;
+use crate::train::engine::TurnNumber;
 
 impl Leading {
     /// Takes what the station told.
-    pub(super) fn listen(&mut self, told: Told) {
+    pub(super) fn listen(&mut self, told: Told) -> Result<(), ReplicaError> {
         match told {
             Told::Returned(number) => self.passed(number, false),
             Told::Step(matter, step) => self.note_step(matter, step),
             Told::Word(Word::Outcome { number, outcomes }) => {
-                self.measure(number, outcomes);
+                self.measure(number, outcomes)?;
                 self.passed(number, true);
             }
             Told::Word(Word::Chosen { number, token }) => {
-                self.chosen.insert(number, token);
+                if let Some(ticket) = self.numbers.get(&number) {
+                    self.chosen.insert(*ticket, token);
+                }
                 self.passed(number, true);
             }
-            Told::Word(Word::Attached { slot }) => {
-                self.answers.insert(slot, Ok(()));
-            }
-            Told::Word(Word::Refused { slot, problem }) => {
-                self.answers.insert(slot, Err(problem));
-            }
+            Told::Word(Word::Attached { slot }) => self.answer(slot, Ok(()))?,
+            Told::Word(Word::Refused { slot, problem }) => self.answer(slot, Err(problem))?,
             Told::Word(Word::Part { job, step, outcome }) => {
                 self.news.push_back(News::Part(job, step, outcome));
             }
             Told::Sealed(Done::Manifest { job, step, outcome }) => {
                 self.news.push_back(News::Sealed(job, step, outcome));
             }
+            Told::Across(from, word) => self.hear_lead(from, word)?,
             Told::Sealed(Done::Part { .. }) | Told::Word(_) => {
                 unreachable!("the station passes on only what is for the lead")
             }
         }
+        Ok(())
+    }
+
+    fn answer(&mut self, slot: Slot, outcome: Result<(), String>) -> Result<(), ReplicaError> {
+        if !self.answer_home(slot, &outcome)? {
+            self.answers.insert(slot, outcome);
+        }
+        Ok(())
     }
 
     /// Notes that a micro-batch was measured or came back; it is done when nothing is missing.
     fn passed(&mut self, number: MicroBatchNumber, measured: bool) {
-        let under = self.under.get(&number);
+        let Some(ticket) = self.numbers.get(&number) else {
+            return;
+        };
+        let under = self.under.get(ticket);
         // A micro-batch that trains is measured before it comes back.
         if under.is_some_and(|under| under.trains != measured) {
-            self.under.remove(&number);
+            self.under.remove(ticket);
+            self.numbers.remove(&number);
         }
     }
 
-    fn measure(&mut self, number: MicroBatchNumber, outcomes: Vec<JobOutcome>) {
-        let Some(under) = self.under.get(&number) else {
-            return;
+    fn measure(
+        &mut self,
+        number: MicroBatchNumber,
+        outcomes: Vec<JobOutcome>,
+    ) -> Result<(), ReplicaError> {
+        let under = self.numbers.get(&number).and_then(|t| self.under.get(t));
+        let Some(under) = under else {
+            return Ok(());
         };
-        let Some(open) = under.turn.and_then(|turn| self.turns.get_mut(&turn)) else {
+        let (turn, assists) = (under.turn, under.assists);
+        let jobs = under.jobs.clone().into_iter().zip(outcomes.clone());
+        if self.report_found(assists, &outcomes)? {
+            return Ok(());
+        }
+        if let Some(turn) = turn {
+            let found = jobs.map(|((slot, first_block, last), o)| (slot, first_block, last, o));
+            self.count(turn, found);
+        }
+        Ok(())
+    }
+
+    /// Counts what a micro-batch of a turn gave: of each job its first block, and whether no block follows.
+    pub(super) fn count(
+        &mut self,
+        turn: TurnNumber,
+        found: impl IntoIterator<Item = (Slot, u64, bool, JobOutcome)>,
+    ) {
+        let Some(open) = self.turns.get_mut(&turn) else {
             return;
         };
         open.unmeasured -= 1;
-        for (&(slot, first_block, last), outcome) in under.jobs.iter().zip(outcomes) {
+        for (slot, first_block, last, outcome) in found {
             if let Some(share) = open.shares.get_mut(&slot) {
                 share.tally.add(first_block, last, outcome);
+            }
+        }
+        if open.unmeasured == 0 {
+            for share in open.shares.values_mut() {
+                if let Some(blocks) = share.blocks {
+                    let whole = share.tally.close(blocks);
+                    debug_assert!(whole, "all shards of a turn were measured");
+                }
             }
         }
     }
 
     fn note_step(&mut self, matter: Matter, step: Option<Result<StepNumbers, Broken>>) {
+        self.close_shared(matter.0, matter.1);
         let mut open = self.turns.values_mut();
         let Some(open) = open.find(|open| open.steps.contains(&matter)) else {
             return;

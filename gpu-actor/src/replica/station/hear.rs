@@ -26,6 +26,18 @@ impl Station {
                 | Word::Agreement { .. }
                 | Word::Close
         );
+        let between = matches!(
+            word,
+            Word::Enlist(_)
+                | Word::Enlisted { .. }
+                | Word::Assist(_)
+                | Word::Found { .. }
+                | Word::Dismiss { .. }
+                | Word::Sums(_)
+        );
+        if between {
+            return Err(self.misfit(word.name(), "it came from within the replica"));
+        }
         if forward != (side == BEFORE) {
             return Err(self.misfit(word.name(), "it came from the wrong side"));
         }
@@ -45,9 +57,7 @@ impl Station {
             Word::Verdict { matter, verdict } => self.deliberate(matter, Heard::Verdict(verdict)),
             Word::Attached { slot } => self.answer(slot, None),
             Word::Refused { slot, problem } => self.answer(slot, Some(problem)),
-            word @ (Word::Outcome { .. } | Word::Chosen { .. } | Word::Part { .. }) => {
-                self.back(word)
-            }
+            word => self.back(word),
         }
     }
 
@@ -70,7 +80,7 @@ impl Station {
         let shares = jobs.map(|job| Share {
             slot: job.slot,
             step: job.step,
-            last: trains && job.last,
+            last: planned.goals.iter().any(|goal| goal.slot == job.slot),
         });
         let micro_batch = MicroBatch {
             number: planned.number,
@@ -142,7 +152,8 @@ impl Station {
             };
             self.compute(work)?;
         }
-        if self.tenants.remove(&slot).is_some() {
+        if let Some(tenant) = self.tenants.remove(&slot) {
+            self.across.forget(&tenant.job);
             self.stage.detach(slot);
             self.tell(Event::Detached(slot))?;
         }
@@ -175,6 +186,7 @@ impl Station {
     /// Nothing will follow.
     pub(in super::super) fn close(&mut self) -> Result<(), ReplicaError> {
         self.closed = true;
+        self.take_leave();
         self.forth(Word::Close)
     }
 }

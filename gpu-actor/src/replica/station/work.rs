@@ -50,7 +50,11 @@ impl Station {
                 self.flush()?;
                 self.tell(Event::Done)?;
                 for goal in &plan.goals {
-                    self.report((goal.slot, goal.step))?;
+                    let matter = (goal.slot, goal.step);
+                    match goal.shard {
+                        Some(shard) => self.give(matter, shard)?,
+                        None => self.report(matter)?,
+                    }
                 }
                 if self.seat.place.stage == 0 {
                     self.told.push_back(Told::Returned(number));

@@ -230,6 +230,38 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn sums_made_apart_are_joined_to_the_same_bits(
+        parts in prop::collection::vec(-1e3f64..1e3, 1..70),
+        cuts in prop::collection::vec(any::<usize>(), 0..4),
+        turned in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let whole = scalars(0, &parts, &mut Nodes::new(), true).unwrap();
+        let mut apart: Vec<Waiting<f64>> = Vec::new();
+        for run in runs(parts.len(), &cuts, turned) {
+            let mut nodes = Nodes::new();
+            scalars(run.start as u64, &parts[run], &mut nodes, false);
+            apart.extend(nodes.take());
+            prop_assert!(nodes.is_empty());
+        }
+        // In any order of arrival.
+        apart.sort_by_key(|waiting| (waiting.first + 1).wrapping_mul(seed | 1));
+        let mut nodes = Nodes::new();
+        for waiting in apart {
+            prop_assert!(nodes.put(waiting.clone()));
+            prop_assert!(!nodes.put(waiting), "it came twice");
+        }
+        let blocks = parts.len() as u64;
+        prop_assert!(nodes.clone().close(blocks + 1).is_none(), "a block is missing");
+        let sum = nodes.close(blocks).unwrap();
+        prop_assert_eq!(sum[0].to_bits(), whole.to_bits());
+        let crooked = Waiting { first: 1, level: 1, sum: vec![0.0] };
+        prop_assert!(!Nodes::new().put(crooked));
+    }
+}
+
 #[test]
 fn the_reference_has_the_gradient_of_a_low_rank_product() {
     let (rank, width, scale) = (3, 5, 0.7);

@@ -22,7 +22,7 @@ impl Node {
         self.first + (1 << self.level)
     }
 
-    fn sibling(self) -> u64 {
+    pub(super) fn sibling(self) -> u64 {
         self.first ^ (1 << self.level)
     }
 }

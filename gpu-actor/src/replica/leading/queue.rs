@@ -1,0 +1,75 @@
+//! Micro-batches on their way to the station: which goes in next, and by which number.
+
+use std::collections::BTreeSet;
+
+use super::{Leading, Ticket, Under};
+use crate::batch::{Batch, JobSlice};
+use crate::link::word::{Pass, Planned, StepGoal};
+use crate::replica::error::ReplicaError;
+use crate::train::engine::TurnNumber;
+
+impl Leading {
+    /// Gives the station micro-batches, as many as may be under way.
+    pub(super) fn feed(&mut self) -> Result<(), ReplicaError> {
+        let window = self.settings.window.max(self.stages() * 2);
+        while self.under.len() - self.queue.len() < window
+            && let Some((ticket, mut planned)) = self.next_ready()
+        {
+            planned.number = self.next;
+            self.numbers.insert(self.next, ticket);
+            self.next += 1;
+            self.station.plan(planned)?;
+        }
+        Ok(())
+    }
+
+    /// The first micro-batch that waits for nothing outside of this pipeline: a shared step must be closed before the
+    /// job's next rows may go in, lest two replicas wait for each other. A job's micro-batches keep their order.
+    fn next_ready(&mut self) -> Option<(Ticket, Planned)> {
+        let mut passed = BTreeSet::new();
+        let at = self.queue.iter().position(|(_, planned)| {
+            let jobs = &planned.batch.jobs;
+            let open = |slot, step| self.shared.get(&slot).is_some_and(|job| job.closed != step);
+            let waits = |job: &JobSlice| passed.contains(&job.slot) || open(job.slot, job.step);
+            if !jobs.iter().any(waits) {
+                return true;
+            }
+            passed.extend(jobs.iter().map(|job| job.slot));
+            false
+        })?;
+        self.queue.remove(at)
+    }
+
+    /// Plans a micro-batch outside of any turn, and returns its name.
+    pub(in super::super) fn plan_apart(&mut self, pass: Pass, batch: Batch) -> u64 {
+        self.enqueue((None, None), pass, batch, Vec::new())
+    }
+
+    /// Puts a micro-batch behind those before; it gets its number when it goes in.
+    pub(super) fn enqueue(
+        &mut self,
+        (turn, assists): (Option<TurnNumber>, Option<(u32, Ticket)>),
+        pass: Pass,
+        batch: Batch,
+        goals: Vec<StepGoal>,
+    ) -> Ticket {
+        let ticket = self.ticket;
+        self.ticket += 1;
+        let jobs = batch.jobs.iter();
+        let under = Under {
+            turn,
+            assists,
+            jobs: jobs.map(|j| (j.slot, j.first_block, j.last)).collect(),
+            trains: pass == Pass::Train,
+        };
+        self.under.insert(ticket, under);
+        let planned = Planned {
+            number: 0,
+            pass,
+            batch,
+            goals,
+        };
+        self.queue.push_back((ticket, planned));
+        ticket
+    }
+}

@@ -1,0 +1,384 @@
+//! Jobs whose steps several replicas share: one leads them, the others compute the rows that it sends.
+//!
+//! The lead of such a job cuts each step by [`shard::cut`], and sends every other replica its run of the sequences;
+//! what these gave comes back for the loss. Gradients meet between the same stages of the replicas and take no way by here.
+
+use super::{Leading, Ticket, Under};
+use crate::link::LinkError;
+use crate::link::word::{Assist, Attach, Pass, Shard, StepGoal, Word};
+use crate::pipeline::Slot;
+use crate::replica::error::{Lacking, ReplicaError};
+use crate::stage::outcome::JobOutcome;
+use crate::train::engine::TurnNumber;
+use crate::train::pack::{self, Request};
+use crate::train::shard;
+use shared::ids::JobName;
+
+/// A job whose steps are shared.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Who shares them, the lead first; empty for a job that is led elsewhere.
+    pub(super) replicas: Vec<u32>,
+    /// Steps that were taken, or of which it is known that they are not.
+    pub(super) closed: u64,
+}
+
+/// A job that another replica leads.
+#[derive(Debug)]
+pub(super) struct Guest {
+    pub(super) slot: Slot,
+    home: u32,
+    /// Steps under way.
+    open: usize,
+    dismissed: bool,
+}
+
+/// A micro-batch that another replica computes.
+#[derive(Debug)]
+pub(super) struct Assisted {
+    turn: TurnNumber,
+    pub(super) slot: Slot,
+    first_block: u64,
+    replica: u32,
+    /// What it gives does not count.
+    idle: bool,
+}
+
+impl Leading {
+    pub(super) fn free_slot(&self) -> Slot {
+        let mut free = 0..;
+        let slot = free.find(|slot| !self.steps.contains_key(slot));
+        slot.expect("slots do not end")
+    }
+
+    /// Replicas that share the steps of a job that is led here.
+    pub(in super::super) fn sharing(&self, slot: Slot) -> &[u32] {
+        let shared = self.shared.get(&slot);
+        shared.map_or(&[], |shared| &shared.replicas)
+    }
+
+    /// Of the replicas that shall share a job those that can be reached: fewer give the same bits.
+    pub(super) fn reached(&self, mut replicas: Vec<u32>) -> Vec<u32> {
+        let here = self.station.seat().replica;
+        replicas.retain(|replica| *replica != here && self.station.reaches(*replica));
+        if !replicas.is_empty() {
+            replicas.insert(0, here);
+        }
+        replicas
+    }
+
+    /// Puts a job on the stages of all replicas that share it.
+    pub(super) fn attach_shared(
+        &mut self,
+        attach: Attach,
+        step: u64,
+    ) -> Result<Result<Slot, String>, ReplicaError> {
+        let (slot, job) = (attach.slot, attach.job.clone());
+        let others = attach.replicas[1..].to_vec();
+        for &replica in &others {
+            self.enlisted.insert((job.clone(), replica), None);
+            self.station
+                .call(replica, Word::Enlist(Box::new(attach.clone())))?;
+        }
+        let shared = Shared {
+            replicas: attach.replicas.clone(),
+            closed: step,
+        };
+        self.shared.insert(slot, shared);
+        let mut attached = self.attach_as(attach)?;
+        let own = attached.is_ok();
+        self.drive(
+            |this| this.enlisted.values().all(Option::is_some),
+            Self::lacks_help,
+        )?;
+        for &replica in &others {
+            let answer = self.enlisted.remove(&(job.clone(), replica)).flatten();
+            if let Some(Err(problem)) = answer
+                && attached.is_ok()
+            {
+                attached = Err(format!("on replica {replica}, {problem}"));
+            }
+        }
+        if attached.is_err() {
+            self.dismiss(slot, Some(&job))?;
+            if own {
+                self.names.remove(&slot);
+                self.station.detach(slot)?;
+            }
+        }
+        Ok(attached)
+    }
+
+    /// A job leaves the replicas that share it.
+    pub(super) fn dismiss(
+        &mut self,
+        slot: Slot,
+        job: Option<&JobName>,
+    ) -> Result<(), ReplicaError> {
+        let (Some(shared), Some(job)) = (self.shared.remove(&slot), job) else {
+            return Ok(());
+        };
+        let here = self.station.seat().replica;
+        for replica in shared
+            .replicas
+            .into_iter()
+            .filter(|replica| *replica != here)
+        {
+            if self.station.reaches(replica) {
+                self.station
+                    .call(replica, Word::Dismiss { job: job.clone() })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts a job's sequences over its replicas; how many micro-batches that makes.
+    pub(super) fn plan_shared(
+        &mut self,
+        turn: TurnNumber,
+        request: &Request<'_>,
+        pass: &Pass,
+        goal: Option<StepGoal>,
+    ) -> Result<usize, ReplicaError> {
+        let slot = request.slot;
+        let replicas = self.shared.get(&slot).map(|shared| shared.replicas.clone());
+        let replicas = replicas.unwrap_or_default();
+        let lengths = request.lengths();
+        let blocks = request.blocks(0..lengths.len());
+        let shortest = (0..lengths.len())
+            .min_by_key(|&at| lengths[at])
+            .unwrap_or(0);
+        let here = self.station.seat().replica;
+        let mut made = 0;
+        for (&replica, run) in replicas.iter().zip(shard::cut(&lengths, replicas.len())) {
+            let idle = run.is_empty();
+            // A replica without a sequence takes the step all the same, behind rows that do not count.
+            let run = match (idle, goal) {
+                (false, _) => run,
+                (true, Some(_)) => shortest..shortest + 1,
+                (true, None) => continue,
+            };
+            let budget = self.budget(lengths[run.clone()].iter().sum());
+            let batches = pack::shard(request, run, budget);
+            let last = batches.len() - 1;
+            for (at, batch) in batches.into_iter().enumerate() {
+                made += 1;
+                let goal = goal.filter(|_| at == last).map(|goal| StepGoal {
+                    keep: goal.keep && replica == here,
+                    shard: Some(Shard { blocks, idle }),
+                    ..goal
+                });
+                if replica == here {
+                    let goals = goal.into_iter().collect();
+                    self.enqueue((Some(turn), None), pass.clone(), batch, goals);
+                    continue;
+                }
+                let ticket = self.ticket;
+                self.ticket += 1;
+                let assisted = Assisted {
+                    turn,
+                    slot,
+                    first_block: batch.jobs[0].first_block,
+                    replica,
+                    idle,
+                };
+                self.assisted.insert(ticket, assisted);
+                let assist = Assist {
+                    job: self
+                        .names
+                        .get(&slot)
+                        .expect("a job that trains has a name")
+                        .clone(),
+                    ticket,
+                    pass: pass.clone(),
+                    batch,
+                    goal,
+                };
+                self.station.call(replica, Word::Assist(Box::new(assist)))?;
+            }
+        }
+        Ok(made)
+    }
+
+    /// Hears the lead of another replica.
+    pub(super) fn hear_lead(&mut self, from: u32, word: Word) -> Result<(), ReplicaError> {
+        match word {
+            Word::Enlist(attach) => self.enlist(from, *attach),
+            Word::Enlisted { job, outcome } => {
+                if let Some(answer) = self.enlisted.get_mut(&(job, from)) {
+                    *answer = Some(outcome);
+                }
+                Ok(())
+            }
+            Word::Assist(assist) => self.assist(from, *assist),
+            Word::Found { ticket, outcome } => self.found(ticket, outcome),
+            Word::Dismiss { job } => {
+                let guest = self.guests.get_mut(&job);
+                if let Some(guest) = guest.filter(|guest| guest.home == from) {
+                    guest.dismissed = true;
+                }
+                Ok(())
+            }
+            // Nothing will follow: whoever still waits for it waits in vain.
+            _ if self.helpers().any(|replica| replica == from) => {
+                Err(self.station.lost_peer(from, LinkError::Closed))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn enlist(&mut self, home: u32, mut attach: Attach) -> Result<(), ReplicaError> {
+        let job = attach.job.clone();
+        if self.guests.contains_key(&job) {
+            self.deferred
+                .push_back((home, Word::Enlist(Box::new(attach))));
+            return Ok(());
+        }
+        if self.names.values().any(|own| *own == job) {
+            let outcome = Err("a job of this name is led there".into());
+            return self.station.call(home, Word::Enlisted { job, outcome });
+        }
+        let slot = self.free_slot();
+        attach.slot = slot;
+        let guest = Guest {
+            slot,
+            home,
+            open: 0,
+            dismissed: false,
+        };
+        self.guests.insert(job, guest);
+        self.steps.insert(slot, 0);
+        self.station.attach(attach)?;
+        let shared = Shared {
+            replicas: Vec::new(),
+            closed: self.station.steps(slot).unwrap_or(0),
+        };
+        self.shared.insert(slot, shared);
+        Ok(())
+    }
+
+    /// All stages here have answered on a job; whether it is led elsewhere.
+    pub(super) fn answer_home(
+        &mut self,
+        slot: Slot,
+        outcome: &Result<(), String>,
+    ) -> Result<bool, ReplicaError> {
+        let mut guests = self.guests.iter();
+        let Some((job, guest)) = guests.find(|(_, guest)| guest.slot == slot) else {
+            return Ok(false);
+        };
+        let (job, home) = (job.clone(), guest.home);
+        if outcome.is_err() {
+            self.remove_guest(&job)?;
+        }
+        let outcome = outcome.clone();
+        self.station.call(home, Word::Enlisted { job, outcome })?;
+        Ok(true)
+    }
+
+    fn assist(&mut self, home: u32, assist: Assist) -> Result<(), ReplicaError> {
+        let Assist {
+            job,
+            ticket,
+            pass,
+            mut batch,
+            goal,
+        } = assist;
+        let guest = self.guests.get_mut(&job).filter(|guest| guest.home == home);
+        let (Some(guest), [slice]) = (guest, &mut batch.jobs[..]) else {
+            return Err(ReplicaError::Word {
+                stage: self.station.seat().place.stage,
+                word: "assist",
+                reason: "no such job is shared",
+            });
+        };
+        slice.slot = guest.slot;
+        guest.open += usize::from(goal.is_some());
+        let goal = goal.map(|goal| StepGoal {
+            slot: guest.slot,
+            keep: false,
+            ..goal
+        });
+        let goals = goal.into_iter().collect();
+        self.enqueue((None, Some((home, ticket))), pass, batch, goals);
+        Ok(())
+    }
+
+    /// What rows gave that another replica computed.
+    fn found(&mut self, ticket: Ticket, outcome: JobOutcome) -> Result<(), ReplicaError> {
+        let Some(assisted) = self.assisted.remove(&ticket) else {
+            return Ok(());
+        };
+        let Assisted {
+            turn,
+            slot,
+            first_block,
+            idle,
+            ..
+        } = assisted;
+        let outcome = (!idle).then_some((slot, first_block, false, outcome));
+        self.count(turn, outcome);
+        Ok(())
+    }
+
+    /// Tells the replica whose rows these were what they gave; whether they were another's.
+    pub(super) fn report_found(
+        &mut self,
+        under: Option<(u32, Ticket)>,
+        outcomes: &[JobOutcome],
+    ) -> Result<bool, ReplicaError> {
+        let (Some((home, ticket)), [outcome]) = (under, outcomes) else {
+            return Ok(false);
+        };
+        let outcome = outcome.clone();
+        self.station.call(home, Word::Found { ticket, outcome })?;
+        Ok(true)
+    }
+
+    /// A shared step is closed here.
+    pub(super) fn close_shared(&mut self, slot: Slot, step: u64) {
+        if let Some(shared) = self.shared.get_mut(&slot) {
+            shared.closed = step + 1;
+        }
+        let mut guests = self.guests.values_mut();
+        if let Some(guest) = guests.find(|guest| guest.slot == slot) {
+            guest.open = guest.open.saturating_sub(1);
+        }
+    }
+
+    /// Takes jobs off whose lead dismissed them, once nothing of them is under way.
+    pub(super) fn let_guests_go(&mut self) -> Result<(), ReplicaError> {
+        let passes = |under: &Under, slot| under.jobs.iter().any(|job| job.0 == slot);
+        let gone = self.guests.iter().find(|(_, guest)| {
+            let through = guest.dismissed && guest.open == 0;
+            through && !self.under.values().any(|under| passes(under, guest.slot))
+        });
+        if let Some(job) = gone.map(|(job, _)| job.clone()) {
+            self.remove_guest(&job)?;
+            for (from, word) in std::mem::take(&mut self.deferred) {
+                self.hear_lead(from, word)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_guest(&mut self, job: &JobName) -> Result<(), ReplicaError> {
+        let Some(guest) = self.guests.remove(job) else {
+            return Ok(());
+        };
+        self.shared.remove(&guest.slot);
+        self.steps.remove(&guest.slot);
+        self.station.detach(guest.slot)
+    }
+
+    /// The replicas that are waited for.
+    fn helpers(&self) -> impl Iterator<Item = u32> + '_ {
+        let asked = self.enlisted.iter().filter(|(_, answer)| answer.is_none());
+        let asked = asked.map(|((_, replica), _)| *replica);
+        asked.chain(self.assisted.values().map(|assisted| assisted.replica))
+    }
+
+    pub(super) fn lacks_help(&self) -> Option<Lacking> {
+        self.helpers().next().map(Lacking::Help)
+    }
+}
