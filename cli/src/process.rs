@@ -9,7 +9,7 @@ use coordinator::actor::{CoordinatorSettings, Language as Spoken};
 use coordinator::life::placement::{Load, Stages, Weights};
 use coordinator::settings as decisions;
 use gpu_actor::actor::NodeSettings;
-use gpu_actor::model::{Model, OpenOptions};
+use gpu_actor::model::{Model, OpenOptions, arithmetic};
 use kernels::cpu::Cpu;
 use shared::artifact;
 use shared::config::load::Loaded;
@@ -138,6 +138,7 @@ fn decide(loaded: &Loaded, model: &Model) -> decisions::Settings {
                 .clone()
                 .unwrap_or_else(|| config.model.path.clone()),
             identity: model.content_hash(),
+            products: config.model.products,
             shape: model.shape.clone(),
             weights: weights(model),
         },
@@ -216,7 +217,7 @@ pub(crate) fn node(
         model: model_path(loaded, settings)?,
         format: config.model.format,
         memory: node.memory,
-        cpu: threads(node.threads)?,
+        cpu: arithmetic::set(threads(node.threads)?, config.model.products),
         heartbeat: Duration::from_micros(config.coordinator.heartbeat().0),
         tokens_per_pass: usize::try_from(config.plan.tokens_per_pass).unwrap_or(usize::MAX),
         rounds_ahead: usize::try_from(config.plan.rounds_ahead)

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use shared::job::Products;
+
+use super::parse;
 
 const DEMO: &str = "\
 Examples:
@@ -37,6 +40,9 @@ pub(crate) struct DemoArgs {
     /// available core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
+    /// How frozen products are computed: f32 or split (faster with AMX, other last bits) [default: f32]
+    #[arg(long, value_name = "ARITHMETIC", value_parser = parse::products)]
+    pub(crate) products: Option<Products>,
 }
 
 const TRAIN: &str = "\
@@ -74,6 +80,9 @@ pub(crate) struct TrainArgs {
     /// Compute threads, instead of the file's [default: one per available core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
+    /// How frozen products are computed, instead of the file's: f32 or split (faster with AMX, other last bits)
+    #[arg(long, value_name = "ARITHMETIC", value_parser = parse::products)]
+    pub(crate) products: Option<Products>,
     /// Checks jobs, data and memory, shows the plan and trains nothing
     #[arg(long)]
     pub(crate) check: bool,

@@ -23,7 +23,7 @@ use crate::artifacts::Artifacts;
 use crate::artifacts::keeper::StoreKeeper;
 use crate::duty::{Event, Post};
 use crate::link::bell::Bell;
-use crate::model::Model;
+use crate::model::{Model, arithmetic};
 use crate::pipeline::Place;
 use crate::replica::error::{ReplicaError, Side};
 use crate::replica::follower::Follower;
@@ -173,6 +173,7 @@ impl Holder {
                 epoch,
                 store: Arc::clone(&self.store),
                 backbone: self.backbone.clone(),
+                products: arithmetic::of(&settings.cpu),
                 base: self.base.clone(),
                 shape: Arc::clone(&self.shape),
                 clock: Arc::clone(&settings.clock),

@@ -9,7 +9,7 @@ use shared::wire::notice::Hello;
 use super::error::RunError;
 use super::opener::Opener;
 use super::settings::NodeSettings;
-use crate::model::Model;
+use crate::model::{Model, arithmetic};
 
 /// The backbone as it lies in its file.
 pub(super) fn look(opener: &Opener, settings: &NodeSettings) -> Result<Model, RunError> {
@@ -43,6 +43,7 @@ pub(super) fn hello(look: &Model, settings: &NodeSettings, listens: SocketAddr) 
         layers: u32::try_from(look.shape.layers).unwrap_or(u32::MAX),
         memory: settings.memory,
         threads: u32::try_from(settings.cpu.threads()).unwrap_or(u32::MAX),
+        products: arithmetic::of(&settings.cpu),
         device: format!("cpu {}", settings.cpu.isa()),
         term: Term(0),
         held: None,
