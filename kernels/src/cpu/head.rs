@@ -13,13 +13,14 @@ use std::ops::Range;
 use crate::cpu::Cpu;
 use crate::cpu::disjoint::DisjointMut;
 use crate::cpu::isa::{Isa, isa_dispatch};
-use crate::cpu::micro::{self, PANEL, Strided};
+use crate::cpu::micro::PANEL;
 use crate::cpu::products::Products;
 use crate::cpu::rows;
 use crate::cpu::scratch;
 use crate::cpu::transpose::transpose;
 use crate::weight::Weight;
 
+mod chain;
 mod finish;
 mod softmax;
 mod split;
@@ -27,7 +28,7 @@ mod split;
 pub(crate) use finish::{Finished, gradient_of_logits};
 use finish::{Tail, combine, finish};
 use softmax::{LANES, Lanes};
-use split::{Slice, Space};
+use split::Space;
 
 /// Segments of the vocabulary with sums of their own: they give tasks when rows are few.
 const SEGMENTS: usize = 4;
@@ -44,6 +45,16 @@ const BLOCK_PANELS: usize = 6;
 const SMALL_BLOCK_PANELS: usize = 3;
 
 const FEW_THREADS: usize = 4;
+
+/// Rows of a slice of the weight, `depth` numbers each.
+#[derive(Clone, Copy)]
+struct Slice<'a> {
+    numbers: &'a [f32],
+    /// Numbers from row to row.
+    stride: usize,
+    tokens: usize,
+    depth: usize,
+}
 
 /// The low-rank part of an adapted head: it lengthens the rows of `x` and of the weight.
 #[derive(Clone, Copy, Debug)]
@@ -199,7 +210,7 @@ impl Sweep<'_> {
                 };
                 match &mut split {
                     Some(split) => split.logits(isa, part, logits),
-                    None => product(isa, weight, stride, x, logits, columns, depth),
+                    None => chain::logits(isa, part, x, logits),
                 }
                 if let Some(all) = &swept.logits {
                     store(isa, all, &rows, slice.clone(), logits, columns);
@@ -213,7 +224,7 @@ impl Sweep<'_> {
                 let more = first > tokens.start;
                 match &mut split {
                     Some(split) => split.gather(isa, part, logits, sums, more),
-                    None => gather(isa, part, logits, sums, more),
+                    None => chain::gather(isa, part, logits, sums, more),
                 }
             }
         });
@@ -317,53 +328,6 @@ fn slice_stride(depth: usize) -> usize {
     } else {
         depth
     }
-}
-
-/// Computes the logits `(tokens, columns)` of a slice from the panels of `x`.
-fn product(
-    isa: Isa,
-    weight: &[f32],
-    stride: usize,
-    x: &[f32],
-    logits: &mut [f32],
-    columns: usize,
-    depth: usize,
-) {
-    let left = Strided {
-        slice: weight,
-        row: stride,
-        column: 1,
-    };
-    let tokens = logits.len() / columns;
-    for (panel, x) in x.chunks_exact(depth * PANEL).enumerate() {
-        let logits = &mut logits[panel * PANEL..];
-        micro::tile(
-            isa, tokens, PANEL, depth, left, x, PANEL, logits, columns, false,
-        );
-    }
-}
-
-/// Computes `sums (rows, depth) (+)= e W` of a slice, where `e` is what its logits `(tokens, columns)` became.
-fn gather(isa: Isa, slice: Slice<'_>, raised: &[f32], sums: &mut [f32], more: bool) {
-    let Slice { tokens, depth, .. } = slice;
-    let left = Strided {
-        slice: raised,
-        row: 1,
-        column: raised.len() / tokens,
-    };
-    let (rows, weight) = (sums.len() / depth, slice.numbers);
-    micro::tile(
-        isa,
-        rows,
-        depth,
-        tokens,
-        left,
-        weight,
-        slice.stride,
-        sums,
-        depth,
-        more,
-    );
 }
 
 /// Keeps the logits of a slice as rows.

@@ -12,6 +12,7 @@ use super::Cpu;
 use super::disjoint::{DisjointMut, Tile};
 use super::isa::{Isa, isa_dispatch};
 use super::micro;
+use super::transpose::fetch;
 
 mod emulated;
 
@@ -41,6 +42,12 @@ pub(crate) const STEP: usize = 2 * PIECES * TILE;
 
 /// Words before the first step of a strip, a cache line; the first has a bit for each row with a number that is not finite.
 pub(crate) const HEADER: usize = 16;
+
+/// Numbers of a row of the left from those that are packed to those that are asked for.
+const AHEAD: usize = 2 * DEPTH;
+
+/// Rows of the right from the one that is packed to the one that is asked for.
+const AHEAD_ROWS: usize = 16;
 
 /// The upper half of a word.
 const UPPER: u32 = 0xffff_0000;
@@ -218,30 +225,30 @@ fn pack_strip_body(from: &[f32], width: usize, depth: Range<usize>, to: &mut [u3
     let (header, steps) = to.split_at_mut(HEADER);
     header.fill(0);
     let (steps, _) = steps.as_chunks_mut::<STEP>();
-    for row in 0..STRIP {
-        // Tiles of a piece follow each other, as do their rows.
-        let place = row * SIDE;
-        let Some(x) = from.get(row * width..(row + 1) * width) else {
-            for to in steps.iter_mut() {
-                (0..PIECES).for_each(|piece| to[piece * 2 * TILE + place..][..SIDE].fill(0));
+    let rows = from.len() / width;
+    let mut largest = [[0u32; SIDE]; STRIP];
+    // Step by step, not row by row: a row of a strip lies in few sets of the first-level cache.
+    for (step, to) in steps.iter_mut().enumerate() {
+        let first = depth.start + step * DEPTH;
+        for (row, largest) in largest.iter_mut().enumerate().take(rows) {
+            let x = &from[row * width + first..row * width + depth.end.min(first + DEPTH)];
+            fetch(x.as_ptr().wrapping_add(AHEAD));
+            fetch(x.as_ptr().wrapping_add(AHEAD + DEPTH / 2));
+            match x.first_chunk() {
+                Some(x) => pack_run(x, row * SIDE, to, largest),
+                None => pack_run(&filled(x), row * SIDE, to, largest),
             }
-            continue;
-        };
-        let x = &x[depth.clone()];
-        let mut largest = [0u32; SIDE];
-        let (whole, rest) = x.as_chunks::<DEPTH>();
-        for (x, to) in whole.iter().zip(steps.iter_mut()) {
-            pack_run(x, place, to, &mut largest);
         }
-        if !rest.is_empty() {
-            let mut filled = [0.0; DEPTH];
-            filled[..rest.len()].copy_from_slice(rest);
-            pack_run(&filled, place, &mut steps[whole.len()], &mut largest);
+        // Tiles of a piece follow each other, as do their rows.
+        for piece in to.chunks_exact_mut(2 * TILE) {
+            piece[rows * SIDE..].fill(0);
         }
+    }
+    for (row, largest) in largest.iter().enumerate() {
         if largest.iter().any(|&bits| bits >= INFINITE) {
             header[0] |= 1 << row;
-            for to in steps.iter_mut() {
-                (0..PIECES).for_each(|piece| to[piece * 2 * TILE + place..][..SIDE].fill(0));
+            for piece in steps.as_flattened_mut().chunks_exact_mut(2 * TILE) {
+                piece[row * SIDE..][..SIDE].fill(0);
             }
         }
     }
@@ -291,13 +298,21 @@ fn pack_panel_body(from: &[f32], stride: usize, depth: usize, columns: usize, to
     for (step, to) in steps.iter_mut().enumerate() {
         for pair in 0..SIDE {
             let k = step * DEPTH + 2 * pair;
-            let (mut even, mut odd) = ([0.0; PANEL], [0.0; PANEL]);
-            if k < depth {
-                even[..columns].copy_from_slice(&from[k * stride..][..columns]);
-            }
-            if k + 1 < depth {
-                odd[..columns].copy_from_slice(&from[(k + 1) * stride..][..columns]);
-            }
+            let (even, odd) = if columns == PANEL && k + 1 < depth {
+                (
+                    whole(from, k * stride, stride),
+                    whole(from, (k + 1) * stride, stride),
+                )
+            } else {
+                let row = |k: usize| {
+                    if k < depth {
+                        &from[k * stride..][..columns]
+                    } else {
+                        &[]
+                    }
+                };
+                (filled(row(k)), filled(row(k + 1)))
+            };
             let ((even, _), (odd, _)) = (even.as_chunks::<SIDE>(), odd.as_chunks::<SIDE>());
             for half in 0..2 {
                 let place = half * TILE + pair * SIDE;
@@ -305,6 +320,22 @@ fn pack_panel_body(from: &[f32], stride: usize, depth: usize, columns: usize, to
             }
         }
     }
+}
+
+/// Returns the row of a panel at a place, and asks for one that follows.
+#[inline(always)]
+fn whole(from: &[f32], at: usize, stride: usize) -> [f32; PANEL] {
+    let ahead = from.as_ptr().wrapping_add(at + AHEAD_ROWS * stride);
+    fetch(ahead);
+    fetch(ahead.wrapping_add(PANEL / 2));
+    *from[at..].first_chunk().expect("a whole row")
+}
+
+/// Returns numbers with zeros after them.
+fn filled<const LENGTH: usize>(row: &[f32]) -> [f32; LENGTH] {
+    let mut filled = [0.0; LENGTH];
+    filled[..row.len()].copy_from_slice(row);
+    filled
 }
 
 #[cfg(test)]

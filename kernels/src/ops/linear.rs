@@ -96,7 +96,7 @@ pub fn forward_many(cpu: &Cpu, x: &[f32], products: &mut [(&Weight, &mut [f32])]
                 let expand = |columns, panels: &mut [f32]| {
                     expand::transposed(cpu.isa(), w, columns, block.depth.clone(), panels);
                 };
-                block.multiply(cpu.isa(), columns, expand, &mut y, more);
+                block.multiply(cpu.isa(), columns, expand, None, &mut y, more);
                 more = true;
             }
         },
@@ -137,7 +137,11 @@ pub fn backward_many(cpu: &Cpu, parts: &[(&[f32], &Weight)], dx: &mut [f32], acc
             let expand = |columns, panels: &mut [f32]| {
                 expand::rows(cpu.isa(), w, block.depth.clone(), columns, panels);
             };
-            block.multiply(cpu.isa(), columns, expand, &mut dx, more);
+            let plain = w
+                .as_f32()
+                .map(|values| &values[block.depth.start * inputs..]);
+            let plain = plain.map(|values| (values, inputs));
+            block.multiply(cpu.isa(), columns, expand, plain, &mut dx, more);
             more = true;
         }
     });
@@ -162,11 +166,14 @@ enum Form<'a> {
 
 impl Block<'_> {
     /// Computes some columns of a result, which `expand` writes to panels: the run of a weight that this block meets.
+    ///
+    /// Where that lies in memory as it is, `plain` are its rows, and the distance between them.
     fn multiply(
         &self,
         isa: Isa,
         columns: &Range<usize>,
         expand: impl Fn(Range<usize>, &mut [f32]),
+        plain: Option<(&[f32], usize)>,
         c: &mut Tile<'_, f32>,
         more: bool,
     ) {
@@ -181,6 +188,11 @@ impl Block<'_> {
             Form::Split(left) => left,
         };
         scratch::words(split::right_words(depth, columns.len()), |words| {
+            if let Some((plain, stride)) = plain {
+                let plain = &plain[columns.start..];
+                split::pack_right(isa, plain, stride, depth, columns.len(), words);
+                return split::product(isa, left, words, c, more);
+            }
             scratch::with(depth * PANEL, |panel| {
                 let words = words.chunks_exact_mut(split::right_words(depth, PANEL));
                 for (words, columns) in words.zip(cut(columns.clone(), PANEL)) {

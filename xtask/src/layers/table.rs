@@ -302,6 +302,7 @@ pub const UNSAFE: &[(&str, &str)] = &[
         "kernels/src/cpu/tiles.rs",
         "sets up tile registers and multiplies in them, by instructions alone",
     ),
+    ("kernels/src/cpu/tiles", "multiplies in tile registers"),
     (
         "kernels/src/peer.rs",
         "calls the library product that ours is measured against",

@@ -1,21 +1,11 @@
 //! The two products of a sweep from split numbers: a slice of the weight is the left of one and the right of the other.
 
-use super::{PANEL, SLICE};
+use super::{PANEL, SLICE, Slice};
 use crate::cpu::disjoint::DisjointMut;
 use crate::cpu::isa::Isa;
 use crate::cpu::scratch;
 use crate::cpu::split::{self, Left};
 use crate::cpu::transpose::transpose;
-
-/// Rows of a slice of the weight, `depth` numbers each.
-#[derive(Clone, Copy)]
-pub(super) struct Slice<'a> {
-    pub(super) numbers: &'a [f32],
-    /// Numbers from row to row.
-    pub(super) stride: usize,
-    pub(super) tokens: usize,
-    pub(super) depth: usize,
-}
 
 /// Room for packed operands of a block of rows.
 pub(super) struct Space<'s> {
