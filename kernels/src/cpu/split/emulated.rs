@@ -12,9 +12,6 @@ use crate::reference::split::{PAIRS, multiply_add, normal};
 /// bits below its first.
 const SAFE: u32 = 2 * (127 + 7) - 126;
 
-/// Rows that are worked on together.
-const ROWS: usize = 4;
-
 /// Computes `c (m, n) (+)= a b` of packed strips and panels.
 pub(super) fn product(
     isa: Isa,
@@ -56,45 +53,19 @@ fn square_body(rows: usize, a: &[u32], b: &[u32], sums: &mut [f32; STRIP * PANEL
     let (of_a, of_b) = (least(a), least(b));
     let safe = of_a > 0 && of_b > 0 && of_a + of_b >= SAFE;
     let ((a, _), (b, _)) = (a.as_chunks::<STEP>(), b.as_chunks::<STEP>());
-    let together = if safe { rows - rows % ROWS } else { 0 };
-    for row in (0..together).step_by(ROWS) {
-        some_rows::<ROWS>(row, a, b, sums, plain);
-    }
-    for row in together..rows {
-        match safe {
-            true => some_rows::<1>(row, a, b, sums, plain),
-            false => some_rows::<1>(row, a, b, sums, careful),
-        }
-    }
-}
-
-/// Adds all steps to a few rows; `product` makes a partial product of a step from tiles that begin with the first row.
-#[inline(always)]
-fn some_rows<const COUNT: usize>(
-    row: usize,
-    a: &[[u32; STEP]],
-    b: &[[u32; STEP]],
-    sums: &mut [f32; STRIP * PANEL],
-    product: impl Fn(&[[u32; SIDE]; COUNT], &[u32]) -> [[f32; SIDE]; COUNT],
-) {
-    for half in 0..2 {
-        let mut found = [[0.0f32; SIDE]; COUNT];
-        for (i, found) in found.iter_mut().enumerate() {
-            found.copy_from_slice(&sums[(row + i) * PANEL + half * SIDE..][..SIDE]);
-        }
-        for (a, b) in a.iter().zip(b) {
-            for (left, right) in PAIRS {
-                let (lines, _) = a[left * 2 * TILE + row * SIDE..].as_chunks::<SIDE>();
-                let a = lines.first_chunk().expect("rows of a strip");
-                let b = &b[(right * 2 + half) * TILE..][..TILE];
-                let more = product(a, b);
-                for (found, more) in found.iter_mut().zip(&more) {
-                    add(found, more);
+    for (row, sums) in sums.chunks_exact_mut(PANEL).take(rows).enumerate() {
+        let (halves, _) = sums.as_chunks_mut::<SIDE>();
+        for (half, sums) in halves.iter_mut().enumerate() {
+            for (a, b) in a.iter().zip(b) {
+                for (left, right) in PAIRS {
+                    let a = &a[left * 2 * TILE + row * SIDE..][..SIDE];
+                    let b = &b[(right * 2 + half) * TILE..][..TILE];
+                    match safe {
+                        true => add(sums, &plain(a, b)),
+                        false => add(sums, &careful(a, b)),
+                    }
                 }
             }
-        }
-        for (i, found) in found.iter().enumerate() {
-            sums[(row + i) * PANEL + half * SIDE..][..SIDE].copy_from_slice(found);
         }
     }
 }
@@ -116,50 +87,34 @@ fn least(words: &[u32]) -> u32 {
     least.into_iter().min().unwrap_or(255)
 }
 
-/// Computes one partial product of a step for some rows and 16 columns.
+/// Computes one partial product of a step for 16 columns.
 #[inline(always)]
-fn plain<const COUNT: usize>(a: &[[u32; SIDE]; COUNT], b: &[u32]) -> [[f32; SIDE]; COUNT] {
-    let mut even = [[0.0f32; SIDE]; COUNT];
-    let mut odd = [[0.0f32; SIDE]; COUNT];
+fn plain(a: &[u32], b: &[u32]) -> [f32; SIDE] {
+    let (mut even, mut odd) = ([0.0f32; SIDE], [0.0f32; SIDE]);
     let (b, _) = b.as_chunks::<SIDE>();
-    for (k, b) in b.iter().enumerate() {
-        for i in 0..COUNT {
-            let (left, right) = halves(a[i][k]);
-            for j in 0..SIDE {
-                let (first, second) = halves(b[j]);
-                even[i][j] = left.mul_add(first, even[i][j]);
-                odd[i][j] = right.mul_add(second, odd[i][j]);
-            }
-        }
-    }
-    for i in 0..COUNT {
+    for (a, b) in a.iter().zip(b) {
+        let (left, right) = (f32::from_bits(a << 16), f32::from_bits(a & UPPER));
         for j in 0..SIDE {
-            even[i][j] += odd[i][j];
+            even[j] = left.mul_add(f32::from_bits(b[j] << 16), even[j]);
+            odd[j] = right.mul_add(f32::from_bits(b[j] & UPPER), odd[j]);
         }
     }
-    even
+    std::array::from_fn(|j| even[j] + odd[j])
 }
 
 /// The same for the smallest numbers.
-fn careful<const COUNT: usize>(a: &[[u32; SIDE]; COUNT], b: &[u32]) -> [[f32; SIDE]; COUNT] {
-    let (b, _) = b.as_chunks::<SIDE>();
-    std::array::from_fn(|i| {
-        std::array::from_fn(|j| {
-            let (mut even, mut odd) = (0.0, 0.0);
-            for (a, b) in a[i].iter().zip(b) {
-                let ((left, right), (first, second)) = (halves(*a), halves(b[j]));
-                even = multiply_add(left, first, even);
-                odd = multiply_add(right, second, odd);
-            }
-            even + odd
-        })
-    })
-}
-
-/// Returns the two numbers of a word, the first in the lower half.
 #[inline(always)]
-fn halves(word: u32) -> (f32, f32) {
-    (f32::from_bits(word << 16), f32::from_bits(word & UPPER))
+fn careful(a: &[u32], b: &[u32]) -> [f32; SIDE] {
+    let (mut even, mut odd) = ([0.0f32; SIDE], [0.0f32; SIDE]);
+    let (b, _) = b.as_chunks::<SIDE>();
+    for (a, b) in a.iter().zip(b) {
+        let (left, right) = (f32::from_bits(a << 16), f32::from_bits(a & UPPER));
+        for j in 0..SIDE {
+            even[j] = multiply_add(left, f32::from_bits(b[j] << 16), even[j]);
+            odd[j] = multiply_add(right, f32::from_bits(b[j] & UPPER), odd[j]);
+        }
+    }
+    std::array::from_fn(|j| even[j] + odd[j])
 }
 
 /// Adds partial products to sums; what is small becomes zero.
