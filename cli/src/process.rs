@@ -9,7 +9,7 @@ use coordinator::actor::{BackboneFiles, CoordinatorSettings, Language as Spoken}
 use coordinator::life::placement::{Load, Stages, Weights};
 use coordinator::settings as decisions;
 use gpu_actor::actor::{Fetch, NodeSettings};
-use gpu_actor::model::{Model, OpenOptions};
+use gpu_actor::model::{Model, OpenOptions, arithmetic};
 use kernels::cpu::Cpu;
 use shared::artifact;
 use shared::config::joining;
@@ -175,6 +175,7 @@ fn decide(loaded: &Loaded, model: &Model, hash: String) -> decisions::Settings {
                 .clone()
                 .unwrap_or_else(|| config.model.path.clone()),
             identity: hash,
+            products: config.model.products,
             shape: model.shape.clone(),
             weights: weights(model),
         },
@@ -277,7 +278,7 @@ pub(crate) fn node(
         serve_rate: config.gpu_actor.serve_rate(),
         format: config.model.format,
         memory: node.memory,
-        cpu: threads(node.threads)?,
+        cpu: arithmetic::set(threads(node.threads)?, config.model.products),
         heartbeat: Duration::from_micros(config.coordinator.heartbeat().0),
         tokens_per_pass: usize::try_from(config.plan.tokens_per_pass).unwrap_or(usize::MAX),
         rounds_ahead: usize::try_from(config.plan.rounds_ahead)

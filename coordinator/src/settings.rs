@@ -1,5 +1,6 @@
 //! What the decisions go by; read from a file by the shell and passed in.
 
+use shared::job::Products;
 use shared::model::ModelShape;
 use shared::recompute::Recompute;
 use shared::units::{Bytes, Micros};
@@ -28,6 +29,8 @@ pub struct Backbone {
     pub name: String,
     /// Content hash of its identity: a node with another is refused.
     pub identity: String,
+    /// How products with frozen weights are computed: a node that does otherwise is refused.
+    pub products: Products,
     /// Against which specifications are checked.
     pub shape: ModelShape,
     /// Size and work of its layers.
@@ -137,6 +140,7 @@ pub(crate) mod testing {
             backbone: Backbone {
                 name: "tiny".into(),
                 identity: "ab".into(),
+                products: Products::F32,
                 shape: shape(),
                 weights: Weights {
                     embedding: load,

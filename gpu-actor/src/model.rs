@@ -21,6 +21,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod arithmetic;
 mod assemble;
 mod error;
 mod gguf;

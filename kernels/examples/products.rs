@@ -1,17 +1,17 @@
 //! Compares the backbone products with the `gemm` crate, in turn within one run.
 //!
-//! `cargo run --release -p kernels --example products [-- [avx512|avx2|portable] THREADS [ROWS ...]]` prints GFLOP/s of both and their ratio
+//! `cargo run --release -p kernels --example products [-- [amx|avx512|avx2|portable] [f32|split] [head] THREADS [ROWS ...]]` prints GFLOP/s of both and their ratio
 //! (above 1: ours is faster) for forward `x W^T` and backward `dy W`. The peer multiplies numbers in memory; ours reads
 //! the stored format. Rates are of the best of many calls, per second of processor time times the threads, so that other
 //! work on the machine disturbs them little; idle threads are not seen. Weights take turns, so that each call finds its
-//! weight as a step does: in no cache that is near.
+//! weight as a step does: in no cache that is near. With `head`, the fused loss and its gradient is measured, by rows.
 
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernels::cpu::{Cpu, Isa};
-use kernels::ops::linear;
+use kernels::cpu::{Cpu, Isa, Products};
+use kernels::ops::{head, linear};
 use kernels::peer;
 use kernels::weight::{Format, Weight};
 
@@ -41,12 +41,21 @@ fn main() {
         Some(rows) if !rows.is_empty() => rows.to_vec(),
         _ => vec![64, 256, 512, 768],
     };
+    let mut all = Products::ALL.into_iter();
+    let products = all.find(|products| words.iter().any(|word| word == products.name()));
+    let products = products.unwrap_or_default();
     let cpu = Cpu::with_isa(threads, *named.unwrap_or(&sets[0])).expect("threads start");
+    let cpu = cpu.with_products(products);
     println!(
-        "{} threads, {}; GFLOP/s ours (ratio to gemm)",
+        "{} threads, {}, {}; GFLOP/s ours (ratio to gemm)",
         threads,
-        cpu.isa()
+        cpu.isa(),
+        products
     );
+    if words.iter().any(|word| word == "head") {
+        rows.iter().for_each(|&rows| end(&cpu, rows));
+        return;
+    }
     println!(
         "{:>16} {:>5} {:>8} {:>8} {:>16} {:>16} {:>16}",
         "in,out", "rows", "way", "gemm", "F32", "BF16", "Q4_1"
@@ -62,6 +71,38 @@ fn main() {
             compare(&cpu, rows, &weights, false);
         }
     }
+}
+
+/// Measures the loss and its gradient at the end of the model.
+fn end(cpu: &Cpu, rows: usize) {
+    let (hidden, vocab) = SHAPES[4];
+    let weight = weight(Format::F32, vocab, hidden);
+    let x: Vec<f32> = numbers(rows * hidden).iter().map(|x| x / 8.0).collect();
+    let targets: Vec<u32> = (0..rows)
+        .map(|row| u32::try_from(row * 37 % vocab).expect("small"))
+        .collect();
+    let coefficients = vec![0.01; rows];
+    let input = head::Rows {
+        x: &x,
+        targets: &targets,
+        coefficients: &coefficients,
+    };
+    let (mut loss, mut correct, mut dx) =
+        (vec![0.0; rows], vec![false; rows], vec![0.0; rows * hidden]);
+    let mut best = Duration::MAX;
+    for _ in 0..5 {
+        let time = timed(|| {
+            head::loss_and_gradient(cpu, &input, &weight, &mut loss, &mut correct, Some(&mut dx));
+        });
+        best = best.min(time);
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a rate to print")]
+    let work = (4 * rows * hidden * vocab * cpu.threads()) as f64;
+    println!(
+        "{rows:>5} rows: {:.1}, loss {}",
+        work / best.as_secs_f64() / 1e9,
+        loss[0]
+    );
 }
 
 fn compare(cpu: &Cpu, rows: usize, weights: &[Vec<Weight>; 3], forward: bool) {

@@ -1,4 +1,5 @@
-//! The processor: a thread pool that is never larger than asked for, and the instruction set chosen once.
+//! The processor: a thread pool that is never larger than asked for, the instruction set chosen once, and the arithmetic of
+//! frozen products.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,14 +18,18 @@ pub(crate) mod head;
 pub mod isa;
 pub(crate) mod math;
 pub(crate) mod micro;
+pub mod products;
 pub(crate) mod rms_norm;
 pub(crate) mod rope;
 pub(crate) mod rows;
 pub(crate) mod scratch;
+pub(crate) mod split;
 pub(crate) mod swiglu;
+pub(crate) mod tiles;
 pub(crate) mod transpose;
 
 pub use isa::Isa;
+pub use products::Products;
 
 /// Says why no pool could be made.
 #[derive(Debug, thiserror::Error)]
@@ -44,13 +49,14 @@ pub enum CpuError {
     },
 }
 
-/// Holds the compute threads and the instruction set; cloning shares the threads.
+/// Holds the compute threads, the instruction set and the arithmetic of frozen products; cloning shares the threads.
 #[derive(Clone)]
 pub struct Cpu {
     /// `None` for one thread: work then runs where it is called.
     pool: Option<Arc<ThreadPool>>,
     threads: usize,
     isa: Isa,
+    products: Products,
 }
 
 impl Cpu {
@@ -79,7 +85,23 @@ impl Cpu {
                 Some(Arc::new(pool))
             }
         };
-        Ok(Self { pool, threads, isa })
+        Ok(Self {
+            pool,
+            threads,
+            isa,
+            products: Products::default(),
+        })
+    }
+
+    /// Takes another arithmetic for products with frozen weights.
+    #[must_use]
+    pub fn with_products(self, products: Products) -> Self {
+        Self { products, ..self }
+    }
+
+    /// Returns the arithmetic of products with frozen weights.
+    pub fn products(&self) -> Products {
+        self.products
     }
 
     /// Returns the number of compute threads.
@@ -122,6 +144,7 @@ impl fmt::Debug for Cpu {
         out.debug_struct("Cpu")
             .field("threads", &self.threads)
             .field("isa", &self.isa)
+            .field("products", &self.products)
             .finish_non_exhaustive()
     }
 }

@@ -15,7 +15,7 @@ pub use adapter::{
     NonLinearity, PrefixSpec, PromptSpec, Targets,
 };
 pub use check::Problem;
-pub use file::{BackboneFormat, EngineSpec, JobFile, JobFileError};
+pub use file::{BackboneFormat, EngineSpec, JobFile, JobFileError, Products};
 pub use limits::MAX_TOKENS_PER_PASS;
 pub use schedule::{ScheduleKind, ScheduleSpec};
 

@@ -44,6 +44,7 @@ pub(crate) fn settings(dice: &mut Dice, nodes: u64) -> Settings {
         backbone: Backbone {
             name: "tiny".into(),
             identity: IDENTITY.into(),
+            products: shared::job::Products::F32,
             shape: shape(),
             weights: Weights {
                 embedding: load,

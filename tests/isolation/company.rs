@@ -1,5 +1,6 @@
 //! Any neighbours, arrivals, passes and threads: the same bits as alone.
 
+use kernels::cpu::Products;
 use kernels::weight::Format;
 use proptest::prelude::*;
 use shared::model::Family;
@@ -20,10 +21,12 @@ proptest! {
         threads in 1..4usize,
         tokens_per_pass in 1..500usize,
         tokens_per_pass_alone in 1..500usize,
+        products in proptest::sample::select(Products::ALL.to_vec()),
     ) {
         let model = tiny::model(family, Format::F32);
-        let records = together(&model, &plans, &Manner::new(threads, tokens_per_pass));
-        let quiet = Manner::new(1, tokens_per_pass_alone);
+        let manner = Manner::new(threads, tokens_per_pass).with_products(products);
+        let records = together(&model, &plans, &manner);
+        let quiet = Manner::new(1, tokens_per_pass_alone).with_products(products);
         for plan in &plans {
             let name = &plan.spec.name;
             assert_same(&alone(&model, plan, &quiet), &records[name], name.as_str());

@@ -4,6 +4,7 @@
 
 use gpu_actor::train::event::Event;
 use gpu_actor::train::session::{Standing, layout_of};
+use kernels::cpu::Products;
 use proptest::prelude::*;
 use shared::job::{AdapterSpec, BitFitSpec, LoraSpec, OptimizerKind, Targets};
 use system_tests::methods;
@@ -29,14 +30,17 @@ proptest! {
         plans in plan::any_plans(1..4),
         broken in method::any_method(),
         tokens_per_pass in 1..500usize,
+        products in proptest::sample::select(Products::ALL.to_vec()),
     ) {
         let model = tiny::llama();
         let mut all = plans.clone();
         all.push(diverging("broken", broken));
-        let records = together(&model, &all, &Manner::new(2, tokens_per_pass));
+        let manner = Manner::new(2, tokens_per_pass).with_products(products);
+        let records = together(&model, &all, &manner);
+        let quiet = Manner::new(1, 300).with_products(products);
         for plan in &plans {
             let name = &plan.spec.name;
-            assert_same(&alone(&model, plan, &Manner::new(1, 300)), &records[name], name.as_str());
+            assert_same(&alone(&model, plan, &quiet), &records[name], name.as_str());
         }
     }
 }

@@ -30,6 +30,7 @@ proptest! {
             spec: plan.spec.clone(),
             backbone: "tiny".into(),
             data: "rows".into(),
+            products: shared::job::Products::F32,
         };
 
         let mut session = Manner::new(1, tokens_per_pass).session(&model);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gpu_actor::model::Model;
 use gpu_actor::train::event::Event;
 use gpu_actor::train::session::{JobState, Session, Standing, layout_of};
-use kernels::cpu::Cpu;
+use kernels::cpu::{Cpu, Products};
 use shared::ids::JobName;
 
 use crate::plan::Plan;
@@ -41,6 +41,12 @@ impl Manner {
             tokens_per_pass,
             recomputed: 0,
         }
+    }
+
+    /// The same with another arithmetic of frozen products, which shows.
+    pub(crate) fn with_products(self, products: Products) -> Self {
+        let cpu = self.cpu.with_products(products);
+        Self { cpu, ..self }
     }
 
     /// A session without jobs.

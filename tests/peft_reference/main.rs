@@ -9,7 +9,7 @@ mod smollm2;
 
 use std::path::PathBuf;
 
-use system_tests::engine::contestant::Engine;
+use system_tests::engine::contestant::{Engine, SplitEngine};
 use system_tests::outside;
 use system_tests::reference::case::Case;
 use system_tests::reference::comparison::{self, Findings, Tolerances};
@@ -44,6 +44,12 @@ fn the_judge_agrees_with_every_case() {
 #[test]
 fn the_engine_agrees_with_every_case() {
     hold::<Engine>(&comparison::F32);
+}
+
+/// Split products are as exact as single precision: they keep its tolerances.
+#[test]
+fn the_engine_agrees_with_every_case_from_split_products() {
+    hold::<SplitEngine>(&comparison::F32);
 }
 
 /// All cases of a model in the same passes: the same bits as each alone, so the same agreement.

@@ -134,6 +134,7 @@ pub(crate) fn identity(plan: &Plan) -> Identity {
         spec: plan.spec.clone(),
         backbone: "tiny".into(),
         data: "rows".into(),
+        products: shared::job::Products::F32,
     }
 }
 

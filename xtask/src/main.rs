@@ -72,6 +72,9 @@ struct BenchPeer {
     /// The first half of each sequence does not count in the loss, on both sides
     #[arg(long)]
     mask_half: bool,
+    /// How ours computes frozen products
+    #[arg(long, default_value = "f32", value_parser = ["f32", "split"])]
+    products: String,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -125,6 +128,7 @@ fn bench_peer(root: &Path, chosen: BenchPeer) -> Result<()> {
         threads: chosen.threads,
         rounds: chosen.rounds,
         mask_half: chosen.mask_half,
+        products: chosen.products,
     };
     let report = peer::run(root, &options)?;
     if chosen.json {

@@ -43,6 +43,8 @@ pub struct Options {
     pub rounds: usize,
     /// The first half of each sequence does not count in the loss, on both sides.
     pub mask_half: bool,
+    /// How ours computes frozen products: `f32` or `split`.
+    pub products: String,
 }
 
 /// Bytes that eight packed processes were seen to need together.
@@ -56,6 +58,8 @@ pub struct Report {
     pub ratios: Ratios,
     /// Whether the first half of each sequence did not count in the loss.
     pub mask_half: bool,
+    /// How ours computed frozen products.
+    pub products: String,
     /// Where it was measured.
     pub machine: Machine,
     /// Every round.
@@ -116,6 +120,7 @@ pub fn run(root: &Path, options: &Options) -> Result<Report> {
         model: options.model.clone(),
         threads: options.threads.to_string(),
         mask_half: options.mask_half,
+        products: options.products.clone(),
     };
     let mut rounds = Vec::new();
     for number in 1..=options.rounds {
@@ -125,6 +130,7 @@ pub fn run(root: &Path, options: &Options) -> Result<Report> {
     Ok(Report {
         ratios: Ratios::of(&rounds),
         mask_half: options.mask_half,
+        products: options.products.clone(),
         machine,
         rounds,
     })
@@ -137,6 +143,7 @@ struct Sides {
     model: String,
     threads: String,
     mask_half: bool,
+    products: String,
 }
 
 impl Sides {
@@ -155,7 +162,7 @@ impl Sides {
         let mut command = Command::new(&self.spotmux);
         command.args(["bench", "train", "--json", "--model", &self.model]);
         command.args(["--threads", &self.threads, "--jobs", &jobs.to_string()]);
-        command.arg("--no-products");
+        command.args(["--no-products", "--products", &self.products]);
         self.add_mask(&mut command);
         let text = printed(&mut command)?;
         Sample::ours(&text, jobs).with_context(|| format!("{command:?}"))

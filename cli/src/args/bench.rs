@@ -2,6 +2,9 @@
 
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
+use shared::job::Products;
+
+use super::parse;
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
@@ -58,6 +61,9 @@ pub(crate) struct BenchTrainArgs {
     /// How weights are held: as-shipped, f32 or bf16
     #[arg(long, value_name = "FORMAT", default_value = "f32", value_parser = ["as-shipped", "f32", "bf16"])]
     pub(crate) backbone: String,
+    /// How frozen products are computed: f32 or split
+    #[arg(long, value_name = "ARITHMETIC", default_value = "f32", value_parser = parse::products)]
+    pub(crate) products: Products,
     /// Most tokens of a pass
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub(crate) tokens_per_pass: usize,

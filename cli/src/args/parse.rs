@@ -1,6 +1,7 @@
 //! Words of the command line as values.
 
 use shared::ids::{EventNumber, JobId, JobName};
+use shared::job::Products;
 use shared::wire::request::JobRef;
 
 /// A job by its id or its name; what looks like an id is one.
@@ -20,6 +21,16 @@ pub(super) fn event(word: &str) -> Result<EventNumber, String> {
         .map_err(|_| format!("{word:?} is no event number: write it as n120 or 120"))
 }
 
+/// An arithmetic of frozen products.
+pub(super) fn products(word: &str) -> Result<Products, String> {
+    let known = [Products::F32, Products::Split].into_iter();
+    let named = known.clone().find(|products| products.to_string() == word);
+    named.ok_or_else(|| {
+        let known: Vec<String> = known.map(|products| products.to_string()).collect();
+        format!("{word:?} is none of {}", known.join(", "))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -34,5 +45,7 @@ mod tests {
         assert_eq!(event("n7"), Ok(EventNumber(7)));
         assert_eq!(event("7"), Ok(EventNumber(7)));
         assert!(event("seven").is_err());
+        assert_eq!(products("split"), Ok(Products::Split));
+        assert!(products("f16").unwrap_err().contains("f32, split"));
     }
 }

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use shared::job::Products;
 use shared::recompute::Recompute;
+
+use super::parse;
 
 const DEMO: &str = "\
 Examples:
@@ -38,6 +41,9 @@ pub(crate) struct DemoArgs {
     /// available core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
+    /// How frozen products are computed: f32 or split (faster with AMX, other last bits) [default: f32]
+    #[arg(long, value_name = "ARITHMETIC", value_parser = parse::products)]
+    pub(crate) products: Option<Products>,
 }
 
 const TRAIN: &str = "\
@@ -78,6 +84,9 @@ pub(crate) struct TrainArgs {
     /// Layers whose activations are made again and not kept, instead of the file's: none, all or a number
     #[arg(long, value_name = "LAYERS")]
     pub(crate) recompute: Option<Recompute>,
+    /// How frozen products are computed, instead of the file's: f32 or split (faster with AMX, other last bits)
+    #[arg(long, value_name = "ARITHMETIC", value_parser = parse::products)]
+    pub(crate) products: Option<Products>,
     /// Checks jobs, data and memory, shows the plan and trains nothing
     #[arg(long)]
     pub(crate) check: bool,

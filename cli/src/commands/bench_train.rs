@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use gpu_actor::model::Model;
+use gpu_actor::model::{Model, arithmetic};
 use gpu_actor::train::event::Event;
 use gpu_actor::train::session::Session;
 use kernels::cpu::Cpu;
 use serde::Serialize;
-use shared::job::BackboneFormat;
+use shared::job::{self, BackboneFormat};
 
 use crate::args::BenchTrainArgs;
 use crate::backbone::{self, Backbone};
@@ -34,6 +34,7 @@ struct Setting<'a> {
     event: &'static str,
     model: &'a str,
     backbone: &'a str,
+    products: job::Products,
     rank: usize,
     mask_half: bool,
     threads: usize,
@@ -51,7 +52,7 @@ pub(crate) fn run(
     let interrupt = Interrupt::listen()?;
     interrupt.after_steps();
     let store = Store::new(settings)?;
-    let cpu = backbone::cpu(args.threads)?;
+    let cpu = arithmetic::set(backbone::cpu(args.threads)?, args.products);
     let format = match args.backbone.as_str() {
         "f32" => BackboneFormat::F32,
         "bf16" => BackboneFormat::Bf16,
@@ -110,6 +111,7 @@ fn tell_setting(args: &BenchTrainArgs, cpu: &Cpu, output: &Output) {
         event: "setting",
         model: &args.model,
         backbone: &args.backbone,
+        products: args.products,
         rank: args.rank,
         mask_half: args.mask_half,
         threads: cpu.threads(),
@@ -118,9 +120,10 @@ fn tell_setting(args: &BenchTrainArgs, cpu: &Cpu, output: &Output) {
     };
     output.event(&setting);
     output.note(format!(
-        "{} as {}, LoRA r={} on all linear layers, {} threads, {}, passes of {} tokens{}",
+        "{} as {}, products {}, LoRA r={} on all linear layers, {} threads, {}, passes of {} tokens{}",
         setting.model,
         setting.backbone,
+        setting.products,
         setting.rank,
         setting.threads,
         setting.instructions,

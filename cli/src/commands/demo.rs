@@ -2,6 +2,7 @@
 
 use std::path::{self, Path, PathBuf};
 
+use gpu_actor::model::arithmetic;
 use gpu_actor::model::tiny::{self, TinySpec};
 use shared::job::BackboneFormat;
 
@@ -41,8 +42,10 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
             job.train.steps = Some(steps);
         }
     }
-    let engine = jobs.file.engine.clone();
+    let mut engine = jobs.file.engine.clone();
+    engine.products = args.products.unwrap_or(engine.products);
     let cpu = backbone::cpu(args.threads.filter(|_| args.alone))?;
+    let cpu = arithmetic::set(cpu, engine.products);
     let backbone = Backbone::open(
         &store,
         &jobs.file.model,
@@ -87,6 +90,7 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
             let wishes = Wishes {
                 model: path::absolute(store.resolve(&jobs.file.model, &jobs.model_folder)?)?,
                 tokens_per_pass: engine.tokens_per_pass,
+                products: engine.products,
                 threads: args.threads.unwrap_or(1),
                 memory: forecast.estimate.total(),
             };

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use shared::config::load::{self, Loaded};
+use shared::job::Products;
 use shared::units::Bytes;
 
 use super::steady::is_lost;
@@ -42,6 +43,8 @@ pub(crate) struct Wishes {
     pub(crate) model: PathBuf,
     /// Tokens of a pass.
     pub(crate) tokens_per_pass: usize,
+    /// How products with frozen weights are computed.
+    pub(crate) products: Products,
     /// Compute threads of a node.
     pub(crate) threads: usize,
     /// Memory that one process would need for all.
@@ -81,11 +84,11 @@ fn text(wishes: &Wishes, free: &Free) -> String {
         "# The cluster of `spotmux demo`: a coordinator and {NODES} nodes on this machine, {STAGES} stages, one node to spare.\n\
          # Started again, it still has the demo's jobs:  spotmux up --config {FILE}\n\n\
          [cluster]\nname = \"demo\"\n\n\
-         [model]\npath = {model}\n\n\
+         [model]\npath = {model}\nproducts = \"{}\"\n\n\
          [coordinator]\nlisten = \"{}\"\nmetrics = \"{}\"\n\n\
          [plan]\nstages = {STAGES}\ntokens_per_pass = {}\n\n\
          [gpu_actor]\nthreads = {}\nmemory_mib = {memory}\n",
-        free.coordinator, free.metrics, wishes.tokens_per_pass, wishes.threads
+        wishes.products, free.coordinator, free.metrics, wishes.tokens_per_pass, wishes.threads
     );
     for (number, address) in (1..).zip(&free.nodes) {
         text.push_str(&format!(
@@ -217,12 +220,14 @@ mod tests {
         let wishes = Wishes {
             model: "/a \"b\"/c".into(),
             tokens_per_pass: 384,
+            products: Products::Split,
             threads: 1,
             memory: 3 << 30,
         };
         let loaded = write(folder.path(), &wishes).unwrap();
         let config = &loaded.config;
         assert_eq!(config.model.path, "/a \"b\"/c");
+        assert_eq!(config.model.products, Products::Split);
         assert_eq!(config.plan.tokens_per_pass, 384);
         assert_eq!(config.gpu_actor.memory_mib, 3 << 10);
         let nodes = config.nodes();
@@ -241,6 +246,7 @@ mod tests {
         let wishes = Wishes {
             model: folder.path().join("absent"),
             tokens_per_pass: 64,
+            products: Products::F32,
             threads: 1,
             memory: 0,
         };

@@ -44,6 +44,7 @@ fn hello(name: &str) -> Hello {
         incarnation: 1,
         address: "127.0.0.1:1".into(),
         backbone: String::new(),
+        products: shared::job::Products::F32,
         layers: 4,
         memory: Bytes(1 << 30),
         threads: 1,

@@ -6,13 +6,14 @@
 //! | id | invariant |
 //! | --- | --- |
 //! | MB-1 | a name stands for one process at a time: another is refused while the first is heard |
-//! | MB-2 | all nodes hold the same backbone |
+//! | MB-2 | all nodes hold the same backbone, and compute its products alike |
 //! | MB-3 | a link belongs to one node, and a node has at most one |
 //! | MB-4 | a node is silent after the bound, however open its connection looks |
 
 use std::collections::{BTreeMap, VecDeque};
 
 use shared::ids::NodeName;
+use shared::job::Products;
 use shared::units::{Bytes, Micros};
 use shared::wire::notice::Hello;
 use thiserror::Error;
@@ -56,6 +57,19 @@ pub enum Unwelcome {
         ours: String,
         /// Of the cluster's model.
         name: String,
+    },
+    /// MB-2.
+    #[error(
+        "node {node} computes frozen products as model.products = \"{theirs}\", the cluster as \"{ours}\": give both the \
+         same model.products, and start the node again"
+    )]
+    OtherProducts {
+        /// The node.
+        node: NodeName,
+        /// Its arithmetic.
+        theirs: Products,
+        /// That of the cluster.
+        ours: Products,
     },
     /// MB-2.
     #[error(
@@ -178,6 +192,13 @@ impl Membership {
                 theirs: hello.layers,
                 ours: layers,
                 name: backbone.name.clone(),
+            });
+        }
+        if hello.products != backbone.products {
+            return Err(Unwelcome::OtherProducts {
+                node,
+                theirs: hello.products,
+                ours: backbone.products,
             });
         }
         let known = self.nodes.get(&node);

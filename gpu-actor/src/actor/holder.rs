@@ -25,7 +25,7 @@ use crate::artifacts::keeper::StoreKeeper;
 use crate::artifacts::stored::SharedStore;
 use crate::duty::{Event, Post};
 use crate::link::bell::Bell;
-use crate::model::Model;
+use crate::model::{Model, arithmetic};
 use crate::pipeline::Place;
 use crate::replica::error::{ReplicaError, Side};
 use crate::replica::follower::Follower;
@@ -219,6 +219,7 @@ impl Holder {
                 epoch,
                 store: Arc::clone(&self.store),
                 backbone: self.backbone.clone(),
+                products: arithmetic::of(&settings.cpu),
                 base: self.base.clone(),
                 shape: Arc::clone(&self.shape),
                 clock: Arc::clone(&settings.clock),

@@ -12,7 +12,7 @@ use super::error::RunError;
 use super::fetching::Fetched;
 use super::opener::Opener;
 use super::settings::NodeSettings;
-use crate::model::{Model, files};
+use crate::model::{Model, arithmetic, files};
 
 /// Files of the backbone handed out at once.
 const HANDED_OUT: usize = 1;
@@ -104,6 +104,7 @@ pub(super) fn hello(backbone: &Backbone, settings: &NodeSettings, listens: Socke
         layers: u32::try_from(backbone.look.shape.layers).unwrap_or(u32::MAX),
         memory: settings.memory,
         threads: u32::try_from(settings.cpu.threads()).unwrap_or(u32::MAX),
+        products: arithmetic::of(&settings.cpu),
         device: format!("cpu {}", settings.cpu.isa()),
         term: Term(0),
         held: None,

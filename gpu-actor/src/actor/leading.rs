@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use shared::ids::{JobId, JobName, PlanEpoch};
+use shared::job::Products;
 use shared::life::{Reason, ReasonClass};
 use shared::model::ModelShape;
 use shared::wire::notice::JobNotice;
@@ -38,6 +39,8 @@ pub(super) struct Surroundings {
     pub(super) store: Arc<SharedStore>,
     /// Content hash of the backbone's identity.
     pub(super) backbone: String,
+    /// How products with frozen weights are computed.
+    pub(super) products: Products,
     /// What adapters call their base model.
     pub(super) base: String,
     pub(super) shape: Arc<ModelShape>,

@@ -32,6 +32,7 @@ fn duty() -> Duty {
         incarnation: 7,
         address: "127.0.0.1:1".into(),
         backbone: "b".into(),
+        products: shared::job::Products::F32,
         layers: 2,
         memory: Bytes(1 << 30),
         threads: 1,

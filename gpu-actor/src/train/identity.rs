@@ -1,7 +1,7 @@
 //! What a saved state belongs to.
 
 use serde::{Deserialize, Serialize};
-use shared::job::JobSpec;
+use shared::job::{JobSpec, Products};
 
 /// What a checkpoint belongs to: a resume with another specification, backbone or data is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -13,6 +13,9 @@ pub struct Identity {
     pub backbone: String,
     /// Content hash of the token rows.
     pub data: String,
+    /// How products with frozen weights are computed.
+    #[serde(default, skip_serializing_if = "Products::is_default")]
+    pub products: Products,
 }
 
 impl Identity {
@@ -28,6 +31,12 @@ impl Identity {
         }
         if old.data != new.data {
             keys.push("the data".to_owned());
+        }
+        if old.products != new.products {
+            let (was, is) = (old.products, new.products);
+            keys.push(format!(
+                "products (trained with \"{was}\", now set to \"{is}\": set it back to go on)"
+            ));
         }
         let mut old_spec = old.spec.clone();
         old_spec.checkpoint = new.spec.checkpoint.clone();
@@ -55,5 +64,41 @@ fn compare(at: &str, old: &serde_json::Value, new: &serde_json::Value, keys: &mu
         }
         _ if old != new => keys.push(at.to_owned()),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn another_arithmetic_is_named_with_the_remedy() {
+        let spec =
+            r#"{"name": "a", "adapter": {"method": "bitfit"}, "data": {"train": "a.jsonl"}}"#;
+        let old = Identity {
+            spec: serde_json::from_str(spec).unwrap(),
+            backbone: "b".into(),
+            data: "d".into(),
+            products: Products::Split,
+        };
+        let new = Identity {
+            products: Products::F32,
+            ..old.clone()
+        };
+        let text = serde_json::to_string(&old).unwrap();
+        assert!(text.contains(r#""products":"split""#), "{text}");
+        assert_eq!(serde_json::from_str::<Identity>(&text).unwrap(), old);
+        // What was written before there was a choice is f32, and is written the same.
+        let text = serde_json::to_string(&new).unwrap();
+        assert!(!text.contains("products"), "{text}");
+        assert_eq!(serde_json::from_str::<Identity>(&text).unwrap(), new);
+        assert!(old.differences(&old).is_empty());
+        let [difference] = old.differences(&new).try_into().unwrap();
+        assert!(
+            difference.contains("\"split\"") && difference.contains("set it back"),
+            "{difference}"
+        );
     }
 }

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use super::session::{JobState, Session};
 use super::store::{self, Identity, StoreError};
-use crate::model::Model;
+use crate::model::{Model, arithmetic};
 use crate::peft::files::{self, AdapterFileError};
 use crate::peft::init;
 use crate::peft::layout::Layout;
@@ -151,6 +151,7 @@ pub fn prepare(
         spec: spec.clone(),
         backbone: around.backbone.to_owned(),
         data: data_hash(&data),
+        products: arithmetic::of(around.cpu),
     };
     let found = match checkpoints {
         Some(folder) => Some(

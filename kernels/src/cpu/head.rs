@@ -4,6 +4,8 @@
 //! the weight is expanded once, as it lies, and serves both products: `logits^T = W_s x^T` and `sum += e W_s`. Rows are
 //! lanes in between, and no sum runs across lanes.
 //!
+//! From split numbers the products are those of `split`, and all else is the same.
+//!
 //! Slices and segments depend on the vocabulary alone, so a row's bits do not depend on its company.
 
 use std::ops::Range;
@@ -11,18 +13,22 @@ use std::ops::Range;
 use crate::cpu::Cpu;
 use crate::cpu::disjoint::DisjointMut;
 use crate::cpu::isa::{Isa, isa_dispatch};
-use crate::cpu::micro::{self, PANEL, Strided};
+use crate::cpu::micro::PANEL;
+use crate::cpu::products::Products;
 use crate::cpu::rows;
 use crate::cpu::scratch;
 use crate::cpu::transpose::transpose;
 use crate::weight::Weight;
 
+mod chain;
 mod finish;
 mod softmax;
+mod split;
 
 pub(crate) use finish::{Finished, gradient_of_logits};
 use finish::{Tail, combine, finish};
 use softmax::{LANES, Lanes};
+use split::Space;
 
 /// Segments of the vocabulary with sums of their own: they give tasks when rows are few.
 const SEGMENTS: usize = 4;
@@ -39,6 +45,16 @@ const BLOCK_PANELS: usize = 6;
 const SMALL_BLOCK_PANELS: usize = 3;
 
 const FEW_THREADS: usize = 4;
+
+/// Rows of a slice of the weight, `depth` numbers each.
+#[derive(Clone, Copy)]
+struct Slice<'a> {
+    numbers: &'a [f32],
+    /// Numbers from row to row.
+    stride: usize,
+    tokens: usize,
+    depth: usize,
+}
 
 /// The low-rank part of an adapted head: it lengthens the rows of `x` and of the weight.
 #[derive(Clone, Copy, Debug)]
@@ -146,11 +162,27 @@ impl Sweep<'_> {
         let blocks = blocks(self.targets.len(), most);
         cpu.for_each(blocks.len() * SEGMENTS, |task| {
             let rows = blocks[task / SEGMENTS].clone();
-            self.task(cpu.isa(), rows, task % SEGMENTS, swept);
+            match cpu.products() {
+                Products::F32 => self.task(cpu.isa(), rows, task % SEGMENTS, swept, None),
+                Products::Split => {
+                    let columns = rows.len().next_multiple_of(PANEL);
+                    scratch::words(Space::words(self.depth(), columns), |words| {
+                        self.task(cpu.isa(), rows, task % SEGMENTS, swept, Some(words));
+                    });
+                }
+            }
         });
     }
 
-    fn task(&self, isa: Isa, rows: Range<usize>, number: usize, swept: &Swept<'_>) {
+    /// Sweeps a segment for some rows; with `words` for packed operands from split numbers.
+    fn task(
+        &self,
+        isa: Isa,
+        rows: Range<usize>,
+        number: usize,
+        swept: &Swept<'_>,
+        words: Option<&mut [u32]>,
+    ) {
         let (depth, all) = (self.depth(), self.targets.len());
         let columns = rows.len().next_multiple_of(PANEL);
         let tokens = segment(self.head.rows(), number);
@@ -165,11 +197,21 @@ impl Sweep<'_> {
             let (logits, scratch) = scratch.split_at_mut(columns * SLICE);
             let (rescale, space) = scratch.split_at_mut(columns);
             self.pack(isa, &rows, x);
+            let mut split = words.map(|words| Space::new(isa, x, depth, words));
             for first in tokens.clone().step_by(SLICE) {
                 let slice = first..tokens.end.min(first + SLICE);
                 let logits = &mut logits[..columns * slice.len()];
                 let (weight, stride) = self.slice(isa, slice.clone(), space, stride);
-                product(isa, weight, stride, x, logits, columns, depth);
+                let part = Slice {
+                    numbers: weight,
+                    stride,
+                    tokens: slice.len(),
+                    depth,
+                };
+                match &mut split {
+                    Some(split) => split.logits(isa, part, logits),
+                    None => chain::logits(isa, part, x, logits),
+                }
                 if let Some(all) = &swept.logits {
                     store(isa, all, &rows, slice.clone(), logits, columns);
                 }
@@ -179,23 +221,11 @@ impl Sweep<'_> {
                 if first > tokens.start {
                     scale_rows(isa, sums, rescale, depth);
                 }
-                let left = Strided {
-                    slice: logits,
-                    row: 1,
-                    column: columns,
-                };
-                micro::tile(
-                    isa,
-                    rows.len(),
-                    depth,
-                    slice.len(),
-                    left,
-                    weight,
-                    stride,
-                    sums,
-                    depth,
-                    first > tokens.start,
-                );
+                let more = first > tokens.start;
+                match &mut split {
+                    Some(split) => split.gather(isa, part, logits, sums, more),
+                    None => chain::gather(isa, part, logits, sums, more),
+                }
             }
         });
         let mut tails = swept
@@ -297,30 +327,6 @@ fn slice_stride(depth: usize) -> usize {
         depth + 16
     } else {
         depth
-    }
-}
-
-/// Computes the logits `(tokens, columns)` of a slice from the panels of `x`.
-fn product(
-    isa: Isa,
-    weight: &[f32],
-    stride: usize,
-    x: &[f32],
-    logits: &mut [f32],
-    columns: usize,
-    depth: usize,
-) {
-    let left = Strided {
-        slice: weight,
-        row: stride,
-        column: 1,
-    };
-    let tokens = logits.len() / columns;
-    for (panel, x) in x.chunks_exact(depth * PANEL).enumerate() {
-        let logits = &mut logits[panel * PANEL..];
-        micro::tile(
-            isa, tokens, PANEL, depth, left, x, PANEL, logits, columns, false,
-        );
     }
 }
 

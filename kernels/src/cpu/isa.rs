@@ -9,9 +9,14 @@
 
 use std::fmt;
 
-/// Names a set of vector instructions that this processor has.
+use super::tiles::Tiles;
+
+/// Names a set of vector instructions that this processor has, with tiles or without.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Isa(Kind);
+pub struct Isa {
+    kind: Kind,
+    tiles: Option<Tiles>,
+}
 
 /// The sets with code of their own, widest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,29 +51,44 @@ impl Isa {
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512dq");
             if avx512 {
-                found.push(Self(Kind::Avx512));
+                if let Some(tiles) = Tiles::detect() {
+                    let (kind, tiles) = (Kind::Avx512, Some(tiles));
+                    found.push(Self { kind, tiles });
+                }
+                found.push(Self::plain(Kind::Avx512));
             }
             if avx2 {
-                found.push(Self(Kind::Avx2));
+                found.push(Self::plain(Kind::Avx2));
             }
         }
-        found.push(Self(Kind::Portable));
+        found.push(Self::portable());
         found
     }
 
     /// Returns the set that every processor has.
     pub fn portable() -> Self {
-        Self(Kind::Portable)
+        Self::plain(Kind::Portable)
+    }
+
+    fn plain(kind: Kind) -> Self {
+        Self { kind, tiles: None }
+    }
+
+    /// Returns the proof of tiles, where they are part of the set.
+    pub(crate) fn tiles(self) -> Option<Tiles> {
+        self.tiles
     }
 
     /// Returns which set this is.
     pub(crate) fn kind(self) -> Kind {
-        self.0
+        self.kind
     }
 
-    /// Returns the name of the set: `avx512`, `avx2` or `portable`.
+    /// Returns the name of the set: `amx`, `avx512`, `avx2` or `portable`.
     pub fn name(self) -> &'static str {
-        match self.0 {
+        match self.kind {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 if self.tiles.is_some() => "amx",
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512 => "avx512",
             #[cfg(target_arch = "x86_64")]

@@ -28,6 +28,11 @@ pub(crate) fn with<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
     result
 }
 
+/// Runs `f` with a buffer of `len` words, as [`with`] does.
+pub(crate) fn words<R>(len: usize, f: impl FnOnce(&mut [u32]) -> R) -> R {
+    with(len, |numbers| f(bytemuck::cast_slice_mut(numbers)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

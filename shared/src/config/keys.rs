@@ -96,6 +96,12 @@ pub const KEYS: &[Key] = &[
         "f32 and bf16 need 4 and 2 bytes a weight",
     ),
     key(
+        "model.products",
+        Kind::Choice(&["f32", "split"]),
+        "",
+        "split is faster on processors with AMX, slower on others; results differ in the last bits; all nodes alike",
+    ),
+    key(
         "store.url",
         Kind::Text,
         "",

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::plan::mib;
 pub use super::plan::{PlanSection, Stages};
 use crate::ids::{ClusterName, NodeName};
-use crate::job::BackboneFormat;
+use crate::job::{BackboneFormat, Products};
 use crate::units::{Bytes, Micros};
 
 /// The form of the file that is read: another is refused.
@@ -156,6 +156,8 @@ pub struct ModelSection {
     pub path: String,
     /// How its weights are held in memory.
     pub format: BackboneFormat,
+    /// How products with frozen weights are computed; all nodes do the same.
+    pub products: Products,
 }
 
 impl Default for ModelSection {
@@ -163,6 +165,7 @@ impl Default for ModelSection {
         Self {
             path: "smollm2-135m-instruct".into(),
             format: BackboneFormat::AsShipped,
+            products: Products::F32,
         }
     }
 }

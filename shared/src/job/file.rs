@@ -44,7 +44,36 @@ pub enum BackboneFormat {
     Bf16,
 }
 
-/// Settings of the engine; none of them changes a result, except `backbone`.
+/// How products with frozen weights are computed. It changes the last bits of every result, so a job goes on under the
+/// one that it began with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Products {
+    /// In single precision.
+    #[default]
+    F32,
+    /// From numbers split into three bf16: as exact, and faster on processors with AMX, slower on others.
+    Split,
+}
+
+impl Products {
+    /// Whether it is what holds without a setting.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl std::fmt::Display for Products {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::F32 => "f32",
+            Self::Split => "split",
+        })
+    }
+}
+
+/// Settings of the engine; none of them changes a result, except `backbone` and `products`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineSpec {
@@ -57,6 +86,9 @@ pub struct EngineSpec {
     pub recompute: Recompute,
     /// How backbone weights are held.
     pub backbone: BackboneFormat,
+    /// How products with frozen weights are computed.
+    #[serde(skip_serializing_if = "Products::is_default")]
+    pub products: Products,
 }
 
 impl Default for EngineSpec {
@@ -66,6 +98,7 @@ impl Default for EngineSpec {
             tokens_per_pass: 512,
             recompute: Recompute::None,
             backbone: BackboneFormat::AsShipped,
+            products: Products::F32,
         }
     }
 }

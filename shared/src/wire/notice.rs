@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::view::SpanView;
 use crate::ids::{JobId, NodeName, PlanEpoch, Term};
+use crate::job::Products;
 use crate::life::Reason;
 use crate::units::{Bytes, Micros};
 
@@ -38,6 +39,8 @@ pub struct Hello {
     pub address: String,
     /// Content hash of its backbone's identity: all nodes must have the same.
     pub backbone: String,
+    /// How it computes products with frozen weights: all nodes must do the same.
+    pub products: Products,
     /// Layers of its backbone.
     pub layers: u32,
     /// Memory it offers.

@@ -1,6 +1,7 @@
 //! One message of every variant.
 
 use shared::ids::{EventNumber, JobId, JobName, NodeName, PlanEpoch, Term};
+use shared::job::Products;
 use shared::life::{JobState, Reason, ReasonClass};
 use shared::plan::{Plan, Replica, Seat, Sharing, Sibling};
 use shared::units::{Bytes, Micros};
@@ -367,6 +368,7 @@ pub(crate) fn notices() -> Vec<Notice> {
         incarnation: 300,
         address: "127.0.0.1:4000".into(),
         backbone: "00ff".into(),
+        products: Products::Split,
         layers: 30,
         memory: Bytes(1 << 33),
         threads: 2,

@@ -81,6 +81,7 @@ impl World {
             incarnation: process,
             address: format!("{}:7000", this.name),
             backbone: model::IDENTITY.into(),
+            products: shared::job::Products::F32,
             layers: model::LAYERS,
             memory: model::MEMORY,
             threads: this.threads,

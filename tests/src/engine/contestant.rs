@@ -9,7 +9,7 @@ use gpu_actor::model::{Model, OpenOptions};
 use gpu_actor::peft::files;
 use gpu_actor::peft::layout::Layout;
 use gpu_actor::stage::step::Stage;
-use kernels::cpu::Cpu;
+use kernels::cpu::{Cpu, Products};
 
 use super::steps::{self, Trainee};
 use crate::oracle::cross_entropy::SequenceLoss;
@@ -139,5 +139,29 @@ impl Contestant for Engine {
             trainee.detach(&mut self.stage);
         }
         Ok(outcomes)
+    }
+}
+
+/// The engine with frozen products from split numbers.
+#[derive(Debug)]
+pub struct SplitEngine(Engine);
+
+impl Contestant for SplitEngine {
+    fn open(model: &Path) -> Result<Self> {
+        let cpu = Cpu::new(2)?.with_products(Products::Split);
+        let model = Model::open(model, &OpenOptions::new(cpu.clone()))?;
+        Ok(Self(Engine::new(Arc::new(model), cpu, 64)))
+    }
+
+    fn logits(&mut self, ids: &[u32]) -> Result<Matrix> {
+        self.0.logits(ids)
+    }
+
+    fn loss(&mut self, row: &TokenRow) -> Result<SequenceLoss> {
+        self.0.loss(row)
+    }
+
+    fn train(&mut self, cases: &[&Case], rows: &[TokenRow]) -> Result<Vec<Outcome>> {
+        self.0.train(cases, rows)
     }
 }

@@ -301,6 +301,11 @@ pub const UNSAFE: &[(&str, &str)] = &[
         "transposes blocks in registers",
     ),
     (
+        "kernels/src/cpu/tiles.rs",
+        "sets up tile registers and multiplies in them, by instructions alone",
+    ),
+    ("kernels/src/cpu/tiles", "multiplies in tile registers"),
+    (
         "kernels/src/peer.rs",
         "calls the library product that ours is measured against",
     ),

@@ -13,6 +13,7 @@ fn hello(node: &str, incarnation: u64) -> Hello {
         incarnation,
         address: "here:1".into(),
         backbone: "ab".into(),
+        products: Products::F32,
         layers: 6,
         memory: Bytes(1 << 20),
         threads: 1,
@@ -92,6 +93,17 @@ fn mb_2_another_backbone_is_refused_by_name() {
         .unwrap_err()
         .to_string();
     assert!(refused.contains("5 layers"), "{refused}");
+    let split = Hello {
+        products: Products::Split,
+        ..hello("a", 1)
+    };
+    let refused = come(&mut members, &settings, 0, 1, split)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("model.products = \"split\"") && refused.contains("\"f32\""),
+        "{refused}"
+    );
     assert!(members.nodes().next().is_none(), "nothing is left of them");
 }
 

@@ -43,6 +43,7 @@ pub(super) fn of(
         spec,
         backbone: around.backbone.clone(),
         data: order.rows_sha256.clone(),
+        products: around.products,
     };
     let found = recover::newest(&*around.store, &own, &identity, &layout)
         .map_err(|error| system(error.to_string()))?;

@@ -17,6 +17,7 @@ fn identity() -> Identity {
         spec: serde_json::from_str(spec).unwrap(),
         backbone: "b".into(),
         data: "d".into(),
+        products: shared::job::Products::F32,
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::*;
-use crate::cpu::Isa;
+use crate::cpu::{Isa, Products};
 use crate::ops::block_sum::Nodes;
 use crate::reference::head::{Head, Made};
 use crate::testing::{bits, check_gradient, numbers, weight, wide};
@@ -34,6 +34,10 @@ impl std::fmt::Debug for Case {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{} rows, {:?}", self.targets.len(), self.head)
     }
+}
+
+fn products() -> impl Strategy<Value = Products> {
+    prop::sample::select(&Products::ALL[..])
 }
 
 prop_compose! {
@@ -136,8 +140,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn losses_and_gradients_are_near_the_reference(case in cases(70), threads in 1..3usize) {
-        let (loss, correct, dx) = case.run(&Cpu::new(threads).unwrap());
+    fn losses_and_gradients_are_near_the_reference(
+        case in cases(70), threads in 1..3usize, products in products(),
+    ) {
+        let cpu = Cpu::new(threads).unwrap().with_products(products);
+        let (loss, correct, dx) = case.run(&cpu);
         let wanted = case.wanted();
         near("loss", &loss, &wanted.loss, 2e-6);
         near("dx", &dx, &wanted.dx, 4e-6);
@@ -149,13 +156,14 @@ proptest! {
         case in cases(200),
         cut in any::<prop::sample::Index>(),
         threads in 1..4usize,
+        products in products(),
     ) {
-        let whole = case.found(&Cpu::new(1).unwrap());
+        let whole = case.found(&Cpu::new(1).unwrap().with_products(products));
         let rows = case.targets.len();
         let cut = cut.index(rows + 1);
         let hidden = case.head.cols();
         for isa in Isa::available() {
-            let cpu = Cpu::with_isa(threads, isa).unwrap();
+            let cpu = Cpu::with_isa(threads, isa).unwrap().with_products(products);
             for part in [0..cut, cut..rows] {
                 let found = case.part(part.clone()).found(&cpu);
                 prop_assert_eq!(&found.loss, &whole.loss[part.clone()]);
@@ -166,11 +174,13 @@ proptest! {
     }
 
     #[test]
-    fn a_sick_row_does_not_touch_its_neighbours(case in cases(40), sick in any::<prop::sample::Index>()) {
+    fn a_sick_row_does_not_touch_its_neighbours(
+        case in cases(40), sick in any::<prop::sample::Index>(), products in products(),
+    ) {
         let rows = case.targets.len();
         prop_assume!(rows > 0 && case.head.rows() > 1);
         let (sick, hidden) = (sick.index(rows), case.head.cols());
-        let cpu = Cpu::new(2).unwrap();
+        let cpu = Cpu::new(2).unwrap().with_products(products);
         let clean = case.found(&cpu);
         for poison in [f32::NAN, f32::INFINITY] {
             let mut case = case.clone();

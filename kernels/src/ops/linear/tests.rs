@@ -3,16 +3,28 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::cpu::Isa;
+use crate::cpu::{Isa, Products};
 use crate::reference;
 use crate::testing::{bits, numbers, weight, wide};
 use crate::weight::Format;
+
+mod split;
 
 /// One processor for each instruction set and for one and three threads.
 fn processors() -> Vec<Cpu> {
     let sets = Isa::available().into_iter();
     sets.flat_map(|isa| [1, 3].map(|threads| Cpu::with_isa(threads, isa).unwrap()))
         .collect()
+}
+
+/// The same for each arithmetic.
+fn all_processors() -> Vec<Cpu> {
+    let with = |products| {
+        processors()
+            .into_iter()
+            .map(move |cpu| cpu.with_products(products))
+    };
+    Products::ALL.into_iter().flat_map(with).collect()
 }
 
 fn forwarded(cpu: &Cpu, x: &[f32], w: &Weight) -> Vec<f32> {
@@ -69,7 +81,7 @@ proptest! {
         let w = weight(format, outputs, blocks * 32, seed);
         let plain = w.convert(Format::F32).unwrap();
         let (x, dy) = (numbers(rows * w.cols(), seed + 1), numbers(rows * outputs, seed + 2));
-        for cpu in processors() {
+        for cpu in all_processors() {
             prop_assert_eq!(bits(&forwarded(&cpu, &x, &w)), bits(&forwarded(&cpu, &x, &plain)));
             prop_assert_eq!(bits(&backed(&cpu, &dy, &w)), bits(&backed(&cpu, &dy, &plain)));
         }
@@ -84,7 +96,7 @@ proptest! {
         let weights: Vec<Weight> = widths.iter().enumerate().map(make).collect();
         let x = numbers(rows * inputs, seed);
         let dys: Vec<Vec<f32>> = widths.iter().map(|width| numbers(rows * width, seed + 3)).collect();
-        for cpu in processors() {
+        for cpu in all_processors() {
             let mut ys: Vec<Vec<f32>> = dys.clone();
             let mut products: Vec<_> = weights.iter().zip(ys.iter_mut().map(Vec::as_mut_slice)).collect();
             forward_many(&cpu, &x, &mut products);
@@ -113,7 +125,6 @@ fn long_products_are_near_the_reference() {
         let (x, dy) = (numbers(rows * inputs, 6), numbers(rows * outputs, 7));
         let y_wanted = reference::linear::forward(&wide(&x), &values, inputs);
         let dx_wanted = reference::linear::backward(&wide(&dy), &values, inputs);
-        let cpu = Cpu::new(2).unwrap();
         // Numbers of some formats are large: errors are measured against the largest one.
         let largest = values
             .iter()
@@ -122,8 +133,17 @@ fn long_products_are_near_the_reference() {
             let mut pairs = found.iter().zip(wanted);
             pairs.all(|(f, w)| (f64::from(*f) - w).abs() < 1e-4 * largest)
         };
-        assert!(near(&forwarded(&cpu, &x, &w), &y_wanted), "{format}");
-        assert!(near(&backed(&cpu, &dy, &w), &dx_wanted), "{format}");
+        for products in Products::ALL {
+            let cpu = Cpu::new(2).unwrap().with_products(products);
+            assert!(
+                near(&forwarded(&cpu, &x, &w), &y_wanted),
+                "{format} {products}"
+            );
+            assert!(
+                near(&backed(&cpu, &dy, &w), &dx_wanted),
+                "{format} {products}"
+            );
+        }
     }
 }
 
@@ -134,7 +154,7 @@ fn packed_runs_continue_the_chain() {
     let first = Weight::from_f32(outputs, inputs, numbers(outputs * inputs, 1));
     let second = Weight::from_f32(500, inputs, numbers(500 * inputs, 2));
     let (dy, more) = (numbers(rows * outputs, 3), numbers(rows * 500, 4));
-    for cpu in processors() {
+    for cpu in all_processors() {
         let mut dx = vec![f32::NAN; rows * inputs];
         backward_many(&cpu, &[(&dy, &first), (&more, &second)], &mut dx, false);
         for row in [0, 37, 69] {

@@ -156,6 +156,7 @@ impl Desk {
             incarnation,
             address: format!("{node}:1"),
             backbone: "ab".into(),
+            products: shared::job::Products::F32,
             layers: 6,
             memory: Bytes(1 << 20),
             threads: 1,

@@ -131,8 +131,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn adapted_rows_are_near_the_reference(job in jobs()) {
-        let made = job.run(&Cpu::new(2).unwrap(), 0);
+    fn adapted_rows_are_near_the_reference(job in jobs(), products in products()) {
+        let made = job.run(&Cpu::new(2).unwrap().with_products(products), 0);
         let wanted = job.wanted(&wide(&job.a), &wide(&job.b), &wide(&job.case.x));
         near("loss", &made.loss, &wanted.loss, 3e-6);
         near("dx", &made.dx, &wanted.dx, 1e-5);
@@ -145,10 +145,12 @@ proptest! {
         job in jobs(),
         cut in any::<prop::sample::Index>(),
         threads in 1..4usize,
+        products in products(),
     ) {
-        let wanted = job.run(&Cpu::new(1).unwrap(), 0);
+        let wanted = job.run(&Cpu::new(1).unwrap().with_products(products), 0);
         for isa in Isa::available() {
-            let found = job.run(&Cpu::with_isa(threads, isa).unwrap(), cut.index(job.sizes.len() + 1));
+            let cpu = Cpu::with_isa(threads, isa).unwrap().with_products(products);
+            let found = job.run(&cpu, cut.index(job.sizes.len() + 1));
             prop_assert_eq!(found.bits(), wanted.bits());
             prop_assert_eq!(&found.correct, &wanted.correct);
         }
