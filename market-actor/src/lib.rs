@@ -4,5 +4,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod feed;
 pub mod forecast;
 pub mod market;
