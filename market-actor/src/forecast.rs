@@ -1,15 +1,28 @@
 //! What a market will be: prices and capacities of the slots to come, as distributions.
 //!
 //! A forecaster is a function of what was seen, so it cannot look ahead: [`Forecast::outlook`] takes the slots up to
-//! now and answers for the slots after them. Series are forecast one by one by a model; a
-//! forecaster pairs a model of the price with a model of the capacity.
+//! now and answers for the slots after them. Series are forecast one by one by a [`model::Model`]; a
+//! [`forecaster::Forecaster`] pairs a model of the price with a model of the capacity.
 
 use serde::{Deserialize, Serialize};
 use shared::units::MicroUsd;
 
 use crate::market::Slot;
 
+pub mod arima;
+pub mod belief;
 pub mod capacity;
+pub mod choice;
+pub mod forecaster;
+pub mod hedge;
+pub mod model;
+pub mod persistence;
+pub mod residual;
+pub mod seasonal;
+mod simplex;
+pub mod smoothing;
+pub mod transition;
+pub mod trial;
 
 pub use capacity::Capacity;
 
