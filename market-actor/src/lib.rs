@@ -7,3 +7,4 @@
 pub mod feed;
 pub mod forecast;
 pub mod market;
+pub mod plot;
