@@ -260,7 +260,8 @@ fn draw(
             on_demand: asked.fleet - spot,
         }
     };
-    let slots = if asked.fleet > 0 {
+    let is_sized = shown.slots.iter().any(|slot| slot.spot_available > 0);
+    let slots = if asked.fleet > 0 && is_sized {
         &shown.slots[..]
     } else {
         &[]

@@ -179,13 +179,17 @@ impl Picture<'_> {
             frame.line(svg, *first, &median, MEDIAN, "1.6", "5 3");
         }
         let on_demand = of(|slot| slot.on_demand_price.dollars());
-        frame.line(svg, 0, &on_demand, ON_DEMAND, "1.2", "2 3");
+        // A price of 0 stands for one that a source does not have.
+        let has_on_demand = on_demand.iter().any(|price| *price > 0.0);
+        if has_on_demand {
+            frame.line(svg, 0, &on_demand, ON_DEMAND, "1.2", "2 3");
+        }
         let spot = of(|slot| slot.spot_price.dollars());
         frame.line(svg, 0, &spot, SPOT, "1.4", "");
-        let mut keys = vec![
-            Key::line("spot", SPOT, ""),
-            Key::line("on-demand", ON_DEMAND, "2 3"),
-        ];
+        let mut keys = vec![Key::line("spot", SPOT, "")];
+        if has_on_demand {
+            keys.push(Key::line("on-demand", ON_DEMAND, "2 3"));
+        }
         keys.extend(self.outlook_keys());
         frame.head(svg, "price, USD per machine and hour", &keys);
     }

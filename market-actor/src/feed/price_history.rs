@@ -71,11 +71,9 @@ pub fn json(source_name: &str, text: &str) -> Result<Vec<Observed>, FeedError> {
 }
 
 /// Where a part of the text begins; its start for a part that was copied because it has escapes.
-fn byte_of(text: &str, part: &Cow<'_, str>) -> usize {
-    match part {
-        Cow::Borrowed(part) => (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize),
-        Cow::Owned(_) => 0,
-    }
+fn byte_of(text: &str, part: &str) -> usize {
+    let offset = (part.as_ptr() as usize).checked_sub(text.as_ptr() as usize);
+    offset.filter(|at| *at < text.len()).unwrap_or_default()
 }
 
 /// Reads the answer of the query API; one pool for each zone and type.

@@ -74,7 +74,7 @@ impl Capacity {
     pub fn quantile(&self, share: f64) -> u32 {
         // A sum of weights may miss the share it stands for by rounding.
         let found = self.at_most.iter().position(|c| *c >= share - 1e-12);
-        found.unwrap_or(self.most() as usize) as u32
+        found.map_or_else(|| self.most(), |machines| machines as u32)
     }
 
     /// The expected number.

@@ -65,7 +65,7 @@ pub(super) fn minimise(
         };
         match replacement {
             Some(corner) => corners[size] = corner,
-            None => shrink(&mut corners, &value),
+            None => shrink(&mut corners, value),
         }
     }
     corners.sort_by(|a, b| a.1.total_cmp(&b.1));

@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn numbers_are_short() {
         assert_eq!(number(3.0), "3");
-        assert_eq!(number(3.14), "3.1");
+        assert_eq!(number(3.16), "3.2");
         assert_eq!(number(-0.01), "0");
     }
 
