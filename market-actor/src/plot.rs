@@ -84,11 +84,12 @@ impl Picture<'_> {
         let times = Times::new(self.market.start, self.market.slot, slots, self.dated);
         let mut top = TOP + 24.0;
         for (number, panel) in panels.iter().enumerate() {
-            let scale = ticks(match panel {
-                Panel::Price => self.most_price(),
-                Panel::Capacity => self.most_capacity(),
-                Panel::Held => self.most_held(),
-            });
+            // There are no halves of machines.
+            let scale = match panel {
+                Panel::Price => ticks(self.most_price(), 0.0),
+                Panel::Capacity => ticks(self.most_capacity(), 1.0),
+                Panel::Held => ticks(self.most_held(), 1.0),
+            };
             let frame = Frame {
                 left: LEFT,
                 top,

@@ -116,7 +116,7 @@ fn what_is_known_of_the_files_is_found_in_them() {
     let prices = old.spot_price.unwrap();
     let values = prices.changes().iter().map(|change| change.1);
     assert_eq!(values.clone().min(), Some(MicroUsd(64_100)));
-    assert!(values.max() >= Some(MicroUsd(6_000_000)));
+    assert_eq!(values.max(), Some(MicroUsd(5_000_000)));
 
     let flat = files::read(&folder.join("aws-spot-price-2021/p3.2xlarge.csv"), None).unwrap();
     for pool in flat {

@@ -4,8 +4,8 @@ use shared::units::Micros;
 
 use crate::feed::Instant;
 
-/// Marks from 0 to at least `most`, four to eight, at round values: 1, 2 or 5 times a power of ten.
-pub(super) fn ticks(most: f64) -> Vec<f64> {
+/// Marks from 0 to at least `most`, some five, at round values: 1, 2 or 5 times a power of ten, `least` apart or more.
+pub(super) fn ticks(most: f64, least: f64) -> Vec<f64> {
     let most = if most.is_finite() && most > 0.0 {
         most
     } else {
@@ -17,7 +17,8 @@ pub(super) fn ticks(most: f64) -> Vec<f64> {
         .into_iter()
         .map(|of| of * power)
         .find(|step| rough <= step * (1.0 + 1e-9))
-        .unwrap_or(10.0 * power);
+        .unwrap_or(10.0 * power)
+        .max(least);
     let count = (most / step - 1e-9).ceil().max(1.0) as u32;
     (0..=count).map(|at| f64::from(at) * step).collect()
 }
@@ -149,14 +150,18 @@ mod tests {
 
     #[test]
     fn marks_are_round_and_reach_the_greatest() {
-        assert_eq!(ticks(16.0), [0.0, 5.0, 10.0, 15.0, 20.0]);
-        assert_eq!(ticks(10.0), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
-        assert_eq!(ticks(0.0), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
+        assert_eq!(ticks(16.0, 0.0), [0.0, 5.0, 10.0, 15.0, 20.0]);
+        assert_eq!(ticks(10.0, 1.0), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        assert_eq!(
+            ticks(0.0, 0.0),
+            [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]
+        );
         for most in [0.064, 0.918, 3.06, 12.69, 1000.0, 7e7] {
-            let marks = ticks(most);
+            let marks = ticks(most, 0.0);
             assert!((3..=8).contains(&marks.len()), "{marks:?}");
             assert!(*marks.last().unwrap() >= most * (1.0 - 1e-9));
         }
+        assert_eq!(ticks(1.0, 1.0), [0.0, 1.0]);
         assert_eq!(tick_text(0.6000000000000001, 0.2), "0.6");
         assert_eq!(tick_text(15.0, 5.0), "15");
         assert_eq!(tick_text(0.05, 0.05), "0.05");

@@ -27,8 +27,6 @@ pub(super) struct Key {
 
 const GRID: &str = "#e4e4e4";
 const INK: &str = "#444444";
-/// Pixels of a letter at the size of the keys, about.
-const LETTER: f64 = 6.8;
 
 impl Key {
     pub(super) const fn line(
@@ -49,6 +47,15 @@ impl Key {
             colour,
             dash: None,
         }
+    }
+}
+
+/// Pixels of a letter at the size of the keys, of a wide typeface: a picture does not know which one it is shown in.
+const fn width(letter: char) -> f64 {
+    match letter {
+        'i' | 'j' | 'l' | 't' | 'f' | 'r' | ' ' | '-' => 4.6,
+        'm' | 'w' | '%' => 11.6,
+        _ => 7.6,
     }
 }
 
@@ -103,8 +110,8 @@ impl Frame {
         svg.text((self.left, y), Anchor::Start, "#222222", title);
         let mut right = self.left + self.width;
         for key in keys.iter().rev() {
-            let words = key.words.chars().count() as f64 * LETTER;
-            svg.text((right, y), Anchor::End, INK, key.words);
+            let words: f64 = key.words.chars().map(width).sum();
+            svg.text((right - words, y), Anchor::Start, INK, key.words);
             let (from, to) = (right - words - 28.0, right - words - 6.0);
             let y = y - 4.0;
             match key.dash {
@@ -123,7 +130,7 @@ impl Frame {
         }
     }
 
-    /// A line at the begin of a slot, and words at its top on the side where there is room.
+    /// A line at the begin of a slot, and words at its foot on the side where there is room.
     pub(super) fn mark(&self, svg: &mut Svg, slot: usize, words: &str) {
         let x = self.x(slot as f64);
         let bottom = self.top + self.height;
@@ -131,7 +138,7 @@ impl Frame {
         if words.is_empty() {
             return;
         }
-        let y = self.top + 14.0;
+        let y = bottom - 7.0;
         if x < self.left + 0.8 * self.width {
             svg.text((x + 5.0, y), Anchor::Start, INK, words);
         } else {
