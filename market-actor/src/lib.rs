@@ -4,4 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod feed;
+pub mod forecast;
 pub mod market;
+pub mod plot;

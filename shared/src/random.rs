@@ -24,6 +24,8 @@ pub enum Domain {
     Split = 7,
     /// What happens in a simulated cluster.
     Simulation = 8,
+    /// What happens in an invented spot market.
+    Market = 9,
 }
 
 /// One independent stream of numbers, addressed by element.

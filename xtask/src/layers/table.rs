@@ -231,6 +231,10 @@ pub const SHELL: &[(&str, &str)] = &[
         "keeps the journal in a file, by the database's clock",
     ),
     (
+        "market-actor/src/feed/files.rs",
+        "opens the files that hold traces",
+    ),
+    (
         "simulator/src/main.rs",
         "takes seeds from the command line and prints what came of them",
     ),

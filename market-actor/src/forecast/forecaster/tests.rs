@@ -1,0 +1,108 @@
+use proptest::prelude::*;
+use shared::units::Micros;
+
+use super::*;
+use crate::feed::synthetic::Synthetic;
+
+fn slots(seed: u64, slots: u32) -> Vec<Slot> {
+    let market = Synthetic {
+        seed,
+        slots,
+        zones: 1,
+        slot: Micros(7_200_000_000),
+        ..Synthetic::default()
+    };
+    market.markets().remove(0).slots
+}
+
+fn models(day: usize) -> Vec<(Arc<dyn Model>, bool)> {
+    let price = price_models(day).into_iter().map(|model| (model, true));
+    let capacity = capacity_models(day).into_iter().map(|model| (model, false));
+    let hedges = [
+        (Arc::new(hedge(price_models(day))) as Arc<dyn Model>, true),
+        (
+            Arc::new(hedge(capacity_models(day))) as Arc<dyn Model>,
+            false,
+        ),
+    ];
+    price.chain(capacity).chain(hedges).collect()
+}
+
+#[test]
+fn an_outlook_is_of_the_slots_asked_for() {
+    let seen = slots(4, 60);
+    for forecaster in [Forecaster::persistence(), Forecaster::ensemble(12)] {
+        let outlook = forecaster.outlook(&seen, 5);
+        assert_eq!(outlook.slots.len(), 5);
+        for slot in &outlook.slots {
+            assert!(slot.spot_price.p10 <= slot.spot_price.p50);
+            assert!(slot.spot_price.p50 <= slot.spot_price.p90);
+            assert!(slot.spot_lasting.mean() <= slot.spot_available.mean() + 1e-9);
+            assert_eq!(slot.on_demand_price, seen[59].on_demand_price);
+        }
+        let losses: Vec<f64> = (1..=5).map(|h| outlook.loss_within(h, 4)).collect();
+        assert!(
+            losses.windows(2).all(|two| two[0] <= two[1] + 1e-12),
+            "{losses:?}"
+        );
+        assert!(forecaster.outlook(&[], 5).slots.is_empty());
+        assert!(forecaster.outlook(&seen, 0).slots.is_empty());
+    }
+}
+
+#[test]
+fn one_slot_is_believed_to_stay() {
+    let seen = slots(4, 1);
+    for forecaster in [Forecaster::persistence(), Forecaster::ensemble(12)] {
+        let outlook = forecaster.outlook(&seen, 3);
+        assert_eq!(outlook.medians(), [seen[0]; 3]);
+    }
+}
+
+#[test]
+fn a_price_that_never_moved_is_said_exactly() {
+    let mut seen = slots(4, 50);
+    for slot in &mut seen {
+        slot.spot_price = MicroUsd(918_000);
+    }
+    let outlook = Forecaster::ensemble(12).outlook(&seen, 3);
+    for slot in outlook.slots {
+        let Quantiles { p10, p50, p90 } = slot.spot_price;
+        assert_eq!([p10, p50, p90], [MicroUsd(918_000); 3]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    /// MD-1: whatever follows a point, what is said there stays the same.
+    #[test]
+    fn md_1_no_model_looks_ahead(seed: u64, other: u64) {
+        let (long, strange) = (slots(seed, 60), slots(other, 60));
+        let points = [36, 40, 47];
+        let last = 47;
+        let changed = |series: Vec<f64>, strange: Vec<f64>| -> Vec<f64> {
+            series.iter().take(last).chain(&strange[last..]).copied().collect()
+        };
+        for (model, is_price) in models(12) {
+            let of = |slots: &[Slot]| if is_price { price_series(slots) } else { capacity_series(slots) };
+            let series = of(&long);
+            let said = model.replay(&series, &points, 4);
+            prop_assert_eq!(said.len(), 3);
+            prop_assert_eq!(&said, &model.replay(&changed(series.clone(), of(&strange)), &points, 4));
+            prop_assert_eq!(&said, &model.replay(&series[..last], &points, 4));
+            // At the first point nothing is fitted on more than what was seen there.
+            let then = model.look(&series[..36], 4).unwrap();
+            prop_assert_eq!(&said[0], &then, "{}", model.name());
+        }
+    }
+
+    #[test]
+    fn an_outlook_depends_on_what_was_seen_alone(seed: u64, seen in 1usize..50) {
+        let all = slots(seed, 60);
+        let forecaster = Forecaster::ensemble(12);
+        let whole = forecaster.outlook(&all[..seen], 4);
+        let copied: Vec<Slot> = all.iter().take(seen).copied().collect();
+        prop_assert_eq!(whole, forecaster.outlook(&copied, 4));
+    }
+}
