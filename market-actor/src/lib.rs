@@ -4,4 +4,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod backtest;
 pub mod market;
+pub mod oracle;
+pub mod policy;
+pub mod problem;
+pub mod utility;

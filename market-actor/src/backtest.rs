@@ -1,0 +1,3 @@
+//! Policies against the optimum over many starts of one market.
+
+pub mod run;

@@ -1,0 +1,139 @@
+//! The best in expectation over a chain of market states, up to the deadline.
+//!
+//! Where a forecast is one path, this plans against all of them: `W_t(s, m, i)` adds the state s of [`super::chain`] to the
+//! lattice, and what follows a slot is the mean over the next states. It knows that spot which is away may come back, so
+//! it waits as long as waiting is worth it, and no longer:
+//!
+//! ```text
+//! W_t(s, m, i) = max over n of  -cost_s(n) + sum over s' of P(s -> s') W_{t+1}(s', n, i - share(m, n) H(n))
+//! ```
+//!
+//! At the deadline stands the on-demand finish ([`crate::utility::terminal`]). The present slot is taken as it is.
+
+use serde::{Deserialize, Serialize};
+
+use super::chain::{Chain, Classes};
+use super::lattice::{Lattice, Layer, Rounding, Tariff, best};
+use super::plan::tariff;
+use crate::problem::decision::{Decision, Reason, Situation};
+use crate::problem::episode::filled;
+use crate::utility::{terminal, value};
+
+/// Settings.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Expectation {
+    /// Slots of the past that the chain is fitted on.
+    pub memory: u32,
+    /// Most classes of capacity.
+    pub capacities: u32,
+    /// Most classes of price.
+    pub prices: u32,
+    /// Cells of the grid over the whole work.
+    pub cells: u32,
+}
+
+impl Default for Expectation {
+    fn default() -> Self {
+        Self {
+            memory: 1440,
+            capacities: 4,
+            prices: 3,
+            cells: 144,
+        }
+    }
+}
+
+impl Expectation {
+    /// What to hold now.
+    #[must_use]
+    pub fn decide(&self, situation: &Situation<'_>) -> Decision {
+        let (lattice, next) = self.next(situation);
+        let held = situation.held.count();
+        let cost = tariff(
+            situation.problem,
+            &lattice,
+            Some(situation.held),
+            &situation.offer,
+        );
+        let worths = lattice.worths(&next, &cost, held, situation.remaining());
+        let (action, margin) = best(lattice.actions(), &worths, held);
+        let reason = Reason::Planned {
+            window: situation.slots_left(),
+            expected: worths[action],
+            margin,
+        };
+        filled(&situation.offer, lattice.actions()[action], reason)
+    }
+
+    /// The lattice, and what is expected after this slot.
+    #[must_use]
+    pub fn next(&self, situation: &Situation<'_>) -> (Lattice, Layer) {
+        let problem = situation.problem;
+        let chain = Chain::fit(
+            situation,
+            self.memory,
+            self.capacities as usize,
+            self.prices as usize,
+        );
+        let cell = problem.work / f64::from(self.cells.max(1));
+        let lattice =
+            Lattice::with_cell(problem, situation.remaining(), cell, Rounding::Between);
+        let end = problem.soft_deadline;
+        let (price, limit) = (
+            situation.offer.on_demand_price,
+            situation.offer.on_demand_available,
+        );
+        let done = value(problem, end);
+        let last = lattice.layer(done, |held, left| {
+            terminal(problem, end, left, held, price, limit)
+        });
+        let (capacities, prices) = (chain.capacity.means.len(), chain.price.means.len());
+        let costs: Vec<Tariff> = (0..capacities * prices)
+            .map(|state| {
+                let offer = chain.offer(state / prices, state % prices, &situation.offer);
+                tariff(problem, &lattice, None, &offer)
+            })
+            .collect();
+        let mut layers = vec![last; capacities * prices];
+        for _ in situation.slot + 1..end {
+            let means = expect(&chain, &layers);
+            layers = means
+                .iter()
+                .zip(&costs)
+                .map(|(mean, cost)| lattice.before(mean, cost, done))
+                .collect();
+        }
+        let count = f64::from(situation.offer.spot_available.min(problem.most));
+        let now = chain.capacity.of(count) * prices + chain.price.of(situation.offer.spot_price);
+        let mean = expect(&chain, &layers).swap_remove(now);
+        (lattice, mean)
+    }
+}
+
+/// For each state the mean layer of the states that follow it.
+fn expect(chain: &Chain, layers: &[Layer]) -> Vec<Layer> {
+    let prices = chain.price.means.len();
+    let mut by_price: Vec<Layer> = Vec::with_capacity(layers.len());
+    for row in layers.chunks(prices) {
+        by_price.extend((0..prices).map(|from| mean(&chain.price, from, row.iter())));
+    }
+    (0..layers.len())
+        .map(|state| {
+            let (from, price) = (state / prices, state % prices);
+            let column = by_price.iter().skip(price).step_by(prices);
+            mean(&chain.capacity, from, column)
+        })
+        .collect()
+}
+
+fn mean<'a>(
+    classes: &Classes,
+    from: usize,
+    layers: impl Iterator<Item = &'a Layer>,
+) -> Layer {
+    let mut sum: Option<Layer> = None;
+    for (chance, layer) in classes.next[from].iter().zip(layers) {
+        sum.get_or_insert_with(|| layer.zeros()).add(*chance, layer);
+    }
+    sum.expect("a chain has a state")
+}
