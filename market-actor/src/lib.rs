@@ -6,7 +6,9 @@
 
 pub mod backtest;
 pub mod market;
+pub mod money;
 pub mod oracle;
 pub mod policy;
 pub mod problem;
+pub mod select;
 pub mod utility;

@@ -8,7 +8,7 @@
 //! machines that live for a part of a slot; its figure is then the optimum of the game without them.)
 
 use crate::policy::lattice::{Lattice, Layer, Rounding, Tariff, best};
-use crate::policy::plan::{tariff, tariffs};
+use crate::policy::tariff::{tariff, tariffs};
 use crate::problem::Problem;
 use crate::problem::decision::Reason;
 use crate::problem::episode::{Course, Outcome, filled, play};

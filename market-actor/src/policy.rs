@@ -5,25 +5,31 @@
 //! of its tenant ([`tenant`]).
 
 pub mod chain;
+pub mod ending;
 pub mod expectation;
 pub mod foresight;
 pub mod horizon;
 pub mod lattice;
 pub mod net;
 pub mod pace;
-pub mod plan;
+pub mod pools;
 pub mod ross;
+pub mod share;
+pub mod tariff;
+pub mod tenant;
 
 use std::fmt;
 
+use ending::Ending;
 use expectation::Expectation;
 use foresight::Foresight;
 use horizon::{Horizon, Plan};
 use net::{Net, guard};
-use plan::Ending;
 use ross::Interval;
 use serde::{Deserialize, Serialize};
+use tenant::Rules;
 
+use crate::market::Pool;
 use crate::problem::decision::{Decision, Situation};
 
 /// A policy with its parameters.
@@ -105,6 +111,24 @@ impl Policy {
         };
         guard(situation, wish, safety.net, safety.margin)
     }
+
+    /// The same under the rules of a tenant; the safety net lies under both, within what the rules leave.
+    pub fn decide_under(
+        &self,
+        rules: &Rules,
+        pool: &Pool,
+        situation: &Situation<'_>,
+        foresight: &dyn Foresight,
+        memory: &mut Memory,
+        safety: Safety,
+    ) -> Decision {
+        let poorer = Situation {
+            offer: rules.offer(pool, situation),
+            ..*situation
+        };
+        let wish = self.decide(&poorer, foresight, memory, safety);
+        rules.amend(&poorer, wish)
+    }
 }
 
 impl fmt::Display for Policy {
@@ -121,6 +145,7 @@ impl fmt::Display for Policy {
                 let ending = match horizon.ending {
                     Ending::Track { rho } => format!("track {rho}"),
                     Ending::CostToGo => "c2g".to_owned(),
+                    Ending::Chain => "chain".to_owned(),
                 };
                 let (window, commitment) = (horizon.window, horizon.commitment);
                 write!(f, "horizon w{window} v{commitment} {ending}")?;
@@ -129,7 +154,7 @@ impl fmt::Display for Policy {
                 }
                 Ok(())
             }
-            Self::Expectation(_) => write!(f, "expectation"),
+            Self::Expectation(expectation) => write!(f, "expectation m{}", expectation.memory),
         }
     }
 }

@@ -24,8 +24,8 @@ pub enum Domain {
     Split = 7,
     /// What happens in a simulated cluster.
     Simulation = 8,
-    /// What a market policy draws, and what noise its judges add.
-    Market = 9,
+    /// What a market policy draws, and the noise that its judges add.
+    Policy = 10,
 }
 
 /// One independent stream of numbers, addressed by element.

@@ -1,21 +1,65 @@
-//! One policy through one episode, and the utilities of many.
+//! One policy through one episode of a case, and the best there.
 
-use crate::policy::foresight::Foresight;
-use crate::policy::{Memory, Policy, Safety};
-use crate::problem::Problem;
+use super::{Case, Optimum, Score};
+use crate::oracle::solve;
+use crate::policy::Memory;
 use crate::problem::episode::{Course, Outcome, play};
+use crate::select::pool::Member;
 
-/// Plays a policy through a course.
+/// Plays a member through a course.
 #[must_use]
-pub fn episode(
-    policy: &Policy,
-    problem: &Problem,
-    course: &Course<'_>,
-    foresight: &dyn Foresight,
-    safety: Safety,
-) -> Outcome {
+pub fn episode(case: &Case, member: &Member, course: &Course<'_>) -> Outcome {
     let mut memory = Memory::default();
-    play(problem, course, |situation| {
-        policy.decide(situation, foresight, &mut memory, safety)
+    member.source.with(course.market, |foresight| {
+        play(&case.problem, course, |situation| {
+            member
+                .policy
+                .decide(situation, foresight, &mut memory, case.safety)
+        })
     })
+}
+
+/// What a member earns in each episode of a case.
+#[must_use]
+pub fn scores(case: &Case, member: &Member) -> Vec<Score> {
+    case.starts
+        .iter()
+        .map(|&start| score(&episode(case, member, &Course::plain(&case.market, start))))
+        .collect()
+}
+
+/// The best in each episode of a case.
+#[must_use]
+pub fn optima(case: &Case) -> Vec<Optimum> {
+    case.starts
+        .iter()
+        .map(|&start| {
+            let course = Course::plain(&case.market, start);
+            let oracle = solve(&case.problem, &course, case.cell);
+            Optimum {
+                found: score(&oracle.found),
+                bound: oracle.bound,
+            }
+        })
+        .collect()
+}
+
+/// How far the bound lies above the plans found, as a share: the most that the grid can be wrong by.
+#[must_use]
+pub fn gap(optima: &[Optimum]) -> f64 {
+    let found: f64 = optima.iter().map(|best| best.found.utility as f64).sum();
+    let bound: f64 = optima.iter().map(|best| best.bound).sum();
+    if found > 0.0 { bound / found - 1.0 } else { 0.0 }
+}
+
+/// The figures of an outcome.
+#[must_use]
+pub fn score(outcome: &Outcome) -> Score {
+    Score {
+        utility: outcome.utility,
+        spent: outcome.spent.0,
+        waste: outcome.records.iter().map(|record| record.waste.0).sum(),
+        missed: outcome.missed,
+        reconfigurations: outcome.reconfigurations,
+    }
 }

@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use super::chain::{Chain, Classes};
 use super::lattice::{Lattice, Layer, Rounding, Tariff, best};
-use super::plan::tariff;
+use super::tariff::tariff;
 use crate::problem::decision::{Decision, Reason, Situation};
 use crate::problem::episode::filled;
+use crate::problem::offer::Offer;
 use crate::utility::{terminal, value};
 
 /// Settings.
@@ -69,33 +70,41 @@ impl Expectation {
     #[must_use]
     pub fn next(&self, situation: &Situation<'_>) -> (Lattice, Layer) {
         let problem = situation.problem;
-        let chain = Chain::fit(
-            situation,
-            self.memory,
-            self.capacities as usize,
-            self.prices as usize,
-        );
         let cell = problem.work / f64::from(self.cells.max(1));
-        let lattice =
-            Lattice::with_cell(problem, situation.remaining(), cell, Rounding::Between);
+        let lattice = Lattice::with_cell(problem, situation.remaining(), cell, Rounding::Between);
+        let next = self.follow(situation, &lattice, situation.slot + 1, &situation.offer);
+        (lattice, next)
+    }
+
+    /// What is expected from slot `from` of the job on, by machines before and work left, when the slot before offered
+    /// `last`.
+    #[must_use]
+    pub fn follow(
+        &self,
+        situation: &Situation<'_>,
+        lattice: &Lattice,
+        from: u32,
+        last: &Offer,
+    ) -> Layer {
+        let problem = situation.problem;
+        let (capacities, prices) = (self.capacities as usize, self.prices as usize);
+        let chain = Chain::fit(situation, self.memory, capacities, prices);
         let end = problem.soft_deadline;
-        let (price, limit) = (
-            situation.offer.on_demand_price,
-            situation.offer.on_demand_available,
-        );
+        let (price, limit) = (last.on_demand_price, last.on_demand_available);
         let done = value(problem, end);
-        let last = lattice.layer(done, |held, left| {
+        let finish = lattice.layer(done, |held, left| {
             terminal(problem, end, left, held, price, limit)
         });
-        let (capacities, prices) = (chain.capacity.means.len(), chain.price.means.len());
-        let costs: Vec<Tariff> = (0..capacities * prices)
+        let prices = chain.price.means.len();
+        let states = chain.capacity.means.len() * prices;
+        let costs: Vec<Tariff> = (0..states)
             .map(|state| {
-                let offer = chain.offer(state / prices, state % prices, &situation.offer);
-                tariff(problem, &lattice, None, &offer)
+                let offer = chain.offer(state / prices, state % prices, last);
+                tariff(problem, lattice, None, &offer)
             })
             .collect();
-        let mut layers = vec![last; capacities * prices];
-        for _ in situation.slot + 1..end {
+        let mut layers = vec![finish; states];
+        for _ in from..end {
             let means = expect(&chain, &layers);
             layers = means
                 .iter()
@@ -103,10 +112,13 @@ impl Expectation {
                 .map(|(mean, cost)| lattice.before(mean, cost, done))
                 .collect();
         }
-        let count = f64::from(situation.offer.spot_available.min(problem.most));
-        let now = chain.capacity.of(count) * prices + chain.price.of(situation.offer.spot_price);
-        let mean = expect(&chain, &layers).swap_remove(now);
-        (lattice, mean)
+        let count = f64::from(last.spot_available.min(problem.most));
+        let (capacity, price) = (chain.capacity.of(count), chain.price.of(last.spot_price));
+        let column: Vec<Layer> = layers
+            .chunks(prices)
+            .map(|row| mean(&chain.price, price, row.iter()))
+            .collect();
+        mean(&chain.capacity, capacity, column.iter())
     }
 }
 

@@ -143,7 +143,7 @@ fn future(market: &Market, situation: &Situation<'_>, ahead: u32) -> Vec<View> {
 impl Foresight for Noisy<'_> {
     fn look(&self, situation: &Situation<'_>, ahead: u32) -> Vec<View> {
         let mut views = future(self.market, situation, ahead);
-        let stream = Stream::new(self.seed, Domain::Market, [situation.at as u32, 0, 1]);
+        let stream = Stream::new(self.seed, Domain::Policy, [situation.at as u32, 0, 1]);
         for (ahead, view) in views.iter_mut().enumerate() {
             let draw = |index: u32| 2.0 * stream.uniform64(2 * ahead as u32 + index) - 1.0;
             let price = view.spot_price.mean + self.error * draw(0) * view.on_demand_price;
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_drift_finds_what_made_the_series() {
-        let stream = Stream::new(3, Domain::Market, [0; 3]);
+        let stream = Stream::new(3, Domain::Policy, [0; 3]);
         let mut series = vec![10.0];
         for at in 0..4000 {
             let last: f64 = series[series.len() - 1];

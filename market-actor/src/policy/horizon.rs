@@ -9,9 +9,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::Memory;
+use super::ending::{Ending, ending};
 use super::foresight::Foresight;
 use super::lattice::{Lattice, Layer, Rounding, best};
-use super::plan::{Ending, ending, tariff, tariffs};
+use super::tariff::{tariff, tariffs};
 use crate::problem::decision::{Decision, Reason, Situation};
 use crate::problem::episode::filled;
 use crate::problem::offer::Offer;
@@ -49,7 +50,7 @@ impl Horizon {
             commitment: 1,
             ending: Ending::Track { rho: 0.6 },
             caution: 0.0,
-            cells: 480,
+            cells: 288,
         }
     }
 

@@ -159,6 +159,38 @@ impl Lattice {
             .collect()
     }
 
+    /// Raises `layer`, by what a job may earn that arrives from elsewhere with `share` of a slot with `tariff` and pays `fee`.
+    pub fn arrive(&self, layer: &mut Layer, next: &Layer, tariff: &Tariff, share: f64, fee: f64) {
+        let width = self.cells + 1;
+        let mut best = vec![f64::NEG_INFINITY; width];
+        let mut moved = vec![0.0; width];
+        for action in 1..self.actions.len() {
+            let cost = tariff.cost[action] + fee;
+            if cost.is_finite() {
+                self.shift(next.row(action), share * self.full[action], cost, &mut moved);
+                raise(&mut best, &moved);
+            }
+        }
+        // A job that is done does not move.
+        for row in layer.values.chunks_mut(width) {
+            raise(&mut row[1..], &best[1..]);
+        }
+    }
+
+    /// What each action but holding nothing is worth to a job that arrives with `share` of the slot.
+    #[must_use]
+    pub fn arrivals(&self, next: &Layer, tariff: &Tariff, share: f64, work: f64) -> Vec<f64> {
+        (0..self.actions.len())
+            .map(|action| {
+                if action == 0 || !tariff.cost[action].is_finite() {
+                    return f64::NEG_INFINITY;
+                }
+                let left = work - share * self.full[action];
+                self.at(next, action, left) - tariff.cost[action]
+            })
+            .collect()
+    }
+
     /// Work left after `action` from `held` machines and `work` left.
     #[must_use]
     pub fn left(&self, tariff: &Tariff, held: u32, action: usize, work: f64) -> f64 {

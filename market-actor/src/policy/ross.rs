@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use shared::random::{Domain, Stream};
 
 use super::Memory;
+use super::ending::usual;
 use super::pace::maximal;
-use super::plan::usual;
 use crate::problem::decision::{Decision, Reason, Situation};
 use crate::problem::episode::filled;
 
@@ -45,7 +45,7 @@ pub fn decide(situation: &Situation<'_>, seed: u64, memory: &mut Memory) -> Deci
             let length = (compute / (1.0 + root)).ceil();
             let room = (time - length).max(0.0) as u64;
             let place = [situation.at as u32, situation.slot, 2];
-            let start = Stream::new(seed, Domain::Market, place).below(0, room + 1) as u32;
+            let start = Stream::new(seed, Domain::Policy, place).below(0, room + 1) as u32;
             let from = situation.slot + start;
             let until = from + length as u32;
             *memory.interval.insert(Interval { from, until })

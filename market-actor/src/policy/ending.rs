@@ -1,11 +1,11 @@
-//! From offers to what the lattice takes: costs by number of machines, and what follows the last slot of a plan.
+//! What follows the last slot of a plan: the deadline, or a guess at what is still to be paid.
 
 use serde::{Deserialize, Serialize};
 
-use super::lattice::{Lattice, Layer, Tariff};
-use crate::problem::Problem;
+use super::expectation::Expectation;
+use super::lattice::{Lattice, Layer};
 use crate::problem::decision::Situation;
-use crate::problem::offer::{Held, Offer};
+use crate::problem::offer::Offer;
 use crate::utility::{terminal, value};
 
 /// What work that is left at the end of a window is taken to cost, when the deadline lies beyond it.
@@ -19,56 +19,8 @@ pub enum Ending {
     },
     /// Cost to go: as much as the mean spot capacity of the past gives, at the mean spot price, the rest on demand.
     CostToGo,
-}
-
-/// Costs of one slot after `before` (not known: no exchange is counted).
-#[must_use]
-pub fn tariff(problem: &Problem, lattice: &Lattice, before: Option<Held>, offer: &Offer) -> Tariff {
-    let fills: Vec<Option<Held>> = lattice.actions().iter().map(|&n| offer.fill(n)).collect();
-    let same = fills
-        .iter()
-        .map(|fill| match (before, fill) {
-            (Some(before), Some(fill))
-                if before.count() == fill.count() && before.spot != fill.spot =>
-            {
-                problem.reconfigure.replace
-            }
-            _ => 1.0,
-        })
-        .collect();
-    Tariff {
-        cost: fills
-            .iter()
-            .map(|fill| fill.map_or(f64::INFINITY, |held| offer.cost(held)))
-            .collect(),
-        same,
-    }
-}
-
-/// Costs of slots in a row, from `held` machines; by an unchanged number spot is exchanged where the fills differ.
-#[must_use]
-pub fn tariffs(
-    problem: &Problem,
-    lattice: &Lattice,
-    held: Option<Held>,
-    offers: &[Offer],
-) -> Vec<Tariff> {
-    let mut costs: Vec<Tariff> = Vec::with_capacity(offers.len());
-    for (at, offer) in offers.iter().enumerate() {
-        let mut cost = tariff(problem, lattice, held.filter(|_| at == 0), offer);
-        if at > 0 && problem.reconfigure.replace < 1.0 {
-            for (same, &count) in cost.same.iter_mut().zip(lattice.actions()) {
-                let (before, after) = (offers[at - 1].fill(count), offer.fill(count));
-                if let (Some(before), Some(after)) = (before, after)
-                    && before.spot != after.spot
-                {
-                    *same = problem.reconfigure.replace;
-                }
-            }
-        }
-        costs.push(cost);
-    }
-    costs
+    /// What [`Expectation`] expects from there, given what the window's last slot offers.
+    Chain,
 }
 
 /// The layer after the last slot of a plan that ends before slot `end` of the job, and what being done is worth in it
@@ -103,6 +55,10 @@ pub fn ending(
                 }
             });
             (layer, ahead)
+        }
+        Ending::Chain => {
+            let layer = Expectation::default().follow(situation, lattice, end, last);
+            (layer, full)
         }
         Ending::CostToGo => {
             let (work, price) = usual(situation);
