@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use market_actor::market::{Market, Pool, Slot};
-use market_actor::policy::ending::Ending;
 use market_actor::policy::expectation::Expectation;
 use market_actor::policy::foresight::Autoregression;
 use market_actor::policy::horizon::Horizon;
@@ -33,7 +32,7 @@ fn market() -> Market {
     let slots = (0..1440u32).map(|at| {
         let stream = Stream::new(1, Domain::Policy, [at / 6, 9, 9]);
         Slot {
-            spot_price: MicroUsd(400_000 + stream.below(1, 900_000) as u64),
+            spot_price: MicroUsd(400_000 + stream.below(1, 900_000)),
             spot_available: (stream.below(0, 25) as u32).saturating_sub(8),
             on_demand_price: MicroUsd(2_000_000),
             on_demand_available: None,
@@ -107,7 +106,7 @@ fn main() -> Result<()> {
     for (name, policy) in [
         ("window 6, track", Policy::Horizon(Horizon::track(6))),
         ("window 12, cost to go", Policy::Horizon(Horizon::cost_to_go(12))),
-        ("window 6, chain", Policy::Horizon(Horizon { ending: Ending::Chain, ..Horizon::track(6) })),
+        ("window 6, chain", Policy::Horizon(Horizon::chain(6))),
         ("expectation", Policy::Expectation(Expectation::default())),
     ] {
         let mut times: Vec<Duration> = (0..500).map(|number| decide(policy, &job(number), u64::from(number))).collect();

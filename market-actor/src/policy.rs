@@ -31,6 +31,7 @@ use tenant::Rules;
 
 use crate::market::Pool;
 use crate::problem::decision::{Decision, Situation};
+use crate::problem::offer::Held;
 
 /// A policy with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -109,7 +110,13 @@ impl Policy {
             Self::Horizon(horizon) => horizon.decide(situation, foresight, memory),
             Self::Expectation(expectation) => expectation.decide(situation),
         };
-        guard(situation, wish, safety.net, safety.margin)
+        let mut decision = guard(situation, wish, safety.net, safety.margin);
+        let count = decision.held.count();
+        if situation.problem.allowed(count) != count {
+            // Fewer than can hold the job is nothing.
+            decision.held = Held::default();
+        }
+        decision
     }
 
     /// The same under the rules of a tenant; the safety net lies under both, within what the rules leave.
@@ -145,7 +152,7 @@ impl fmt::Display for Policy {
                 let ending = match horizon.ending {
                     Ending::Track { rho } => format!("track {rho}"),
                     Ending::CostToGo => "c2g".to_owned(),
-                    Ending::Chain => "chain".to_owned(),
+                    Ending::Chain(_) => "chain".to_owned(),
                 };
                 let (window, commitment) = (horizon.window, horizon.commitment);
                 write!(f, "horizon w{window} v{commitment} {ending}")?;
@@ -158,3 +165,6 @@ impl fmt::Display for Policy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -219,19 +219,35 @@ impl Problem {
     /// when it would never end.
     #[must_use]
     pub fn slots_flat_out(&self, remaining: f64, held: u32, limit: Option<u32>) -> Option<u32> {
+        let share = self.share(held, self.fastest(limit));
+        self.slots_flat_out_with(remaining, share, limit)
+    }
+
+    /// The same when a share of the first slot computes.
+    #[must_use]
+    pub fn slots_flat_out_with(
+        &self,
+        remaining: f64,
+        first: f64,
+        limit: Option<u32>,
+    ) -> Option<u32> {
+        self.slots_at(remaining, first, self.throughput.at(self.fastest(limit)))
+    }
+
+    /// Slots that `remaining` work takes at `rate` a slot, when a share of the first one computes.
+    #[must_use]
+    pub fn slots_at(&self, remaining: f64, first: f64, rate: f64) -> Option<u32> {
         if remaining <= NOTHING * self.work {
             return Some(0);
         }
-        let count = self.fastest(limit);
-        let rate = self.throughput.at(count);
         if rate <= 0.0 {
             return None;
         }
-        let rest = remaining - self.gain(held, count);
+        let rest = remaining - first * rate;
         if rest <= NOTHING * self.work {
             return Some(1);
         }
-        let more = (rest / rate - NOTHING * self.work / rate).ceil().max(1.0);
+        let more = ((rest - NOTHING * self.work) / rate).ceil().max(1.0);
         (more < f64::from(MOST_SLOTS)).then(|| 1 + more as u32)
     }
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! After the soft deadline the only sure way is on-demand, flat out (our reading of the "termination configuration"):
-//! with k slots that this takes, [`terminal`] is `max(0, V(d + k) - k * n * p_o)`, 0 meaning that it is not worth it.
+//! with k slots that this takes, [`Finish::worth`] is `max(0, V(d + k) - k * n * p_o)`, 0 meaning that it is not worth it.
 
 use crate::problem::Problem;
 
@@ -25,23 +25,39 @@ pub fn value(problem: &Problem, slots: u32) -> f64 {
     }
 }
 
-/// What a job with `remaining` work and `held` machines after `slots` slots earns flat out on demand, in millionths of a
-/// dollar; 0 when giving up is better.
-#[must_use]
-pub fn terminal(
-    problem: &Problem,
-    slots: u32,
-    remaining: f64,
-    held: u32,
-    on_demand_price: f64,
-    on_demand_available: Option<u32>,
-) -> f64 {
-    let Some(more) = problem.slots_flat_out(remaining, held, on_demand_available) else {
-        return 0.0;
-    };
-    let machines = f64::from(problem.fastest(on_demand_available));
-    let cost = f64::from(more) * machines * on_demand_price;
-    (value(problem, slots.saturating_add(more)) - cost).max(0.0)
+/// The sure way to finish: on demand, flat out.
+#[derive(Clone, Copy, Debug)]
+pub struct Finish<'a> {
+    problem: &'a Problem,
+    machines: u32,
+    rate: f64,
+    /// Of all machines for a slot.
+    cost: f64,
+}
+
+impl<'a> Finish<'a> {
+    /// At an on-demand price for the slot, with at most so many machines.
+    #[must_use]
+    pub fn new(problem: &'a Problem, price: f64, available: Option<u32>) -> Self {
+        let machines = problem.fastest(available);
+        Self {
+            problem,
+            machines,
+            rate: problem.throughput.at(machines),
+            cost: f64::from(machines) * price,
+        }
+    }
+
+    /// What a job with `remaining` work and `held` machines after `slots` slots earns so, in millionths of a dollar; 0 when
+    /// giving up is better.
+    #[must_use]
+    pub fn worth(&self, slots: u32, remaining: f64, held: u32) -> f64 {
+        let share = self.problem.share(held, self.machines);
+        let Some(more) = self.problem.slots_at(remaining, share, self.rate) else {
+            return 0.0;
+        };
+        (value(self.problem, slots.saturating_add(more)) - f64::from(more) * self.cost).max(0.0)
+    }
 }
 
 #[cfg(test)]
@@ -63,9 +79,10 @@ mod tests {
     #[test]
     fn a_late_job_goes_on_only_while_it_pays() {
         let problem = trial(0.5, Throughput::per_machine(1.0));
-        assert_eq!(terminal(&problem, 24, 0.0, 0, 1e6, None), 216e6);
-        assert_eq!(terminal(&problem, 24, 10.0, 0, 1e6, None), 198e6 - 12e6);
-        assert_eq!(terminal(&problem, 24, 120.0, 12, 1e6, None), 0.0);
-        assert_eq!(terminal(&problem, 24, 10.0, 0, 1e6, Some(0)), 0.0);
+        let finish = Finish::new(&problem, 1e6, None);
+        assert_eq!(finish.worth(24, 0.0, 0), 216e6);
+        assert_eq!(finish.worth(24, 10.0, 0), 198e6 - 12e6);
+        assert_eq!(finish.worth(24, 120.0, 12), 0.0);
+        assert_eq!(Finish::new(&problem, 1e6, Some(0)).worth(24, 10.0, 0), 0.0);
     }
 }

@@ -19,8 +19,6 @@ use market_actor::backtest::run::{gap, optima, scores};
 use market_actor::backtest::table::text;
 use market_actor::backtest::{Case, Optimum, Score, Summary};
 use market_actor::market::Market;
-use market_actor::policy::ending::Ending;
-use market_actor::policy::expectation::Expectation;
 use market_actor::policy::horizon::Horizon;
 use market_actor::policy::{Policy, Safety};
 use market_actor::problem::throughput::Throughput;
@@ -147,11 +145,7 @@ fn members() -> (Vec<Member>, Vec<Member>) {
     let mut seers = Vec::new();
     let noise = |error| Source::Noisy { error, seed: 1 };
     for source in [Source::Perfect, noise(0.3), noise(0.5), noise(1.0)] {
-        for (window, ending) in [(6, Ending::Track { rho: 0.6 }), (12, Ending::CostToGo), (6, Ending::Chain)] {
-            let horizon = Horizon {
-                ending,
-                ..Horizon::track(window)
-            };
+        for horizon in [Horizon::track(6), Horizon::cost_to_go(12), Horizon::chain(6)] {
             let policy = Policy::Horizon(horizon);
             seers.push(Member { policy, source });
         }

@@ -39,7 +39,7 @@ pub fn follow(
     let mut selection = Selection::new(members.to_vec(), boost, seed)?;
     let utility = |member: usize, episode: usize| scores[member][episode].utility as f64;
     let length = case.problem.hard_deadline as usize;
-    let mut expected = Vec::new();
+    let mut expected: Vec<f64> = Vec::new();
     let mut drawn = Vec::new();
     let mut taught = 0;
     for (episode, &start) in case.starts.iter().enumerate() {

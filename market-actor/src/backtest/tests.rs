@@ -13,7 +13,7 @@ use crate::select::pool::{Member, Source};
 use shared::random::{Domain, Stream};
 
 /// A pool that comes and goes, with a price that wanders.
-fn case(load: f64, throughput: Throughput) -> Case {
+fn case(load: f64, throughput: Throughput, step: usize) -> Case {
     let mut slots = Vec::new();
     let (mut count, mut price) = (8.0f64, 0.4f64);
     for at in 0..400u32 {
@@ -28,8 +28,8 @@ fn case(load: f64, throughput: Throughput) -> Case {
         name: "wandering".into(),
         market: market(&slots, 1.0),
         problem: trial(load, throughput),
-        starts: (100..360).step_by(37).collect(),
-        cell: 0.2,
+        starts: (100..360).step_by(step).collect(),
+        cell: 0.05,
         safety: Safety::default(),
     }
 }
@@ -58,8 +58,8 @@ fn all() -> Vec<Member> {
 
 #[test]
 fn no_policy_beats_the_bound_or_misses_a_deadline() {
-    for (load, curve) in [(0.5, Throughput::per_machine(1.0)), (0.9, concave())] {
-        let case = case(load, curve);
+    for (load, curve) in [(0.5, Throughput::per_machine(1.0)), (0.8, concave())] {
+        let case = case(load, curve, 120);
         let best = optima(&case);
         assert!(gap(&best) < 0.01, "{}", gap(&best));
         for member in all() {
@@ -75,7 +75,7 @@ fn no_policy_beats_the_bound_or_misses_a_deadline() {
 
 #[test]
 fn planning_with_foresight_beats_waiting_where_machines_are_worth_less_together() {
-    let case = case(0.6, concave());
+    let case = case(0.6, concave(), 37);
     let best = optima(&case);
     let share = |policy, source| {
         let scores = scores(&case, &Member { policy, source });
@@ -90,7 +90,7 @@ fn planning_with_foresight_beats_waiting_where_machines_are_worth_less_together(
 
 #[test]
 fn a_selection_learns_only_from_what_is_over() {
-    let case = case(0.6, concave());
+    let case = case(0.6, concave(), 37);
     let members = [
         Member::plain(Policy::OnDemand),
         Member::plain(Policy::Uniform { mixed: true }),

@@ -6,7 +6,7 @@ use super::expectation::Expectation;
 use super::lattice::{Lattice, Layer};
 use crate::problem::decision::Situation;
 use crate::problem::offer::Offer;
-use crate::utility::{terminal, value};
+use crate::utility::{Finish, value};
 
 /// What work that is left at the end of a window is taken to cost, when the deadline lies beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub enum Ending {
     /// Cost to go: as much as the mean spot capacity of the past gives, at the mean spot price, the rest on demand.
     CostToGo,
     /// What [`Expectation`] expects from there, given what the window's last slot offers.
-    Chain,
+    Chain(Expectation),
 }
 
 /// The layer after the last slot of a plan that ends before slot `end` of the job, and what being done is worth in it
@@ -36,10 +36,8 @@ pub fn ending(
     let problem = situation.problem;
     let full = value(problem, end);
     if end >= problem.soft_deadline {
-        let (price, limit) = (last.on_demand_price, last.on_demand_available);
-        let layer = lattice.layer(full, |held, left| {
-            terminal(problem, end, left, held, price, limit)
-        });
+        let finish = Finish::new(problem, last.on_demand_price, last.on_demand_available);
+        let layer = lattice.layer(full, |held, left| finish.worth(end, left, held));
         return (layer, full);
     }
     match ending {
@@ -56,8 +54,8 @@ pub fn ending(
             });
             (layer, ahead)
         }
-        Ending::Chain => {
-            let layer = Expectation::default().follow(situation, lattice, end, last);
+        Ending::Chain(expectation) => {
+            let layer = expectation.follow(situation, lattice, end, last);
             (layer, full)
         }
         Ending::CostToGo => {

@@ -8,7 +8,7 @@
 //! W_t(s, m, i) = max over n of  -cost_s(n) + sum over s' of P(s -> s') W_{t+1}(s', n, i - share(m, n) H(n))
 //! ```
 //!
-//! At the deadline stands the on-demand finish ([`crate::utility::terminal`]). The present slot is taken as it is.
+//! At the deadline stands the on-demand finish ([`Finish`]). The present slot is taken as it is.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ use super::tariff::tariff;
 use crate::problem::decision::{Decision, Reason, Situation};
 use crate::problem::episode::filled;
 use crate::problem::offer::Offer;
-use crate::utility::{terminal, value};
+use crate::utility::{Finish, value};
 
 /// Settings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ impl Default for Expectation {
             memory: 1440,
             capacities: 4,
             prices: 3,
-            cells: 144,
+            cells: 96,
         }
     }
 }
@@ -90,11 +90,9 @@ impl Expectation {
         let (capacities, prices) = (self.capacities as usize, self.prices as usize);
         let chain = Chain::fit(situation, self.memory, capacities, prices);
         let end = problem.soft_deadline;
-        let (price, limit) = (last.on_demand_price, last.on_demand_available);
         let done = value(problem, end);
-        let finish = lattice.layer(done, |held, left| {
-            terminal(problem, end, left, held, price, limit)
-        });
+        let finish = Finish::new(problem, last.on_demand_price, last.on_demand_available);
+        let finish = lattice.layer(done, |held, left| finish.worth(end, left, held));
         let prices = chain.price.means.len();
         let states = chain.capacity.means.len() * prices;
         let costs: Vec<Tariff> = (0..states)

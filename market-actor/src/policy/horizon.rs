@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Memory;
 use super::ending::{Ending, ending};
+use super::expectation::Expectation;
 use super::foresight::Foresight;
 use super::lattice::{Lattice, Layer, Rounding, best};
 use super::tariff::{tariff, tariffs};
@@ -59,6 +60,16 @@ impl Horizon {
     pub const fn cost_to_go(window: u32) -> Self {
         Self {
             ending: Ending::CostToGo,
+            ..Self::track(window)
+        }
+    }
+
+    /// Receding horizon over `window` slots, with what the chain expects after it.
+    #[must_use]
+    pub fn chain(window: u32) -> Self {
+        Self {
+            ending: Ending::Chain(Expectation::default()),
+            cells: 144,
             ..Self::track(window)
         }
     }

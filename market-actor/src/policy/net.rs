@@ -33,8 +33,7 @@ pub fn guard(situation: &Situation<'_>, wish: Decision, net: Net, margin: u32) -
         .soft_deadline
         .saturating_sub(situation.slot + 1)
         .saturating_sub(margin);
-    let needed = after(situation, wish.held);
-    if needed.is_some_and(|slots| slots <= slots_left) && situation.slot < problem.soft_deadline {
+    if situation.slot < problem.soft_deadline && passes(situation, wish.held, slots_left) {
         return wish;
     }
     if let Some(late) = late(situation) {
@@ -42,42 +41,78 @@ pub fn guard(situation: &Situation<'_>, wish: Decision, net: Net, margin: u32) -
     }
     let reason = Reason::SafetyNet {
         slots_left,
-        slots_needed: needed.unwrap_or(u32::MAX),
+        slots_needed: after(situation, wish.held, limit).unwrap_or(u32::MAX),
     };
-    let fastest = problem.fastest(limit.map(|limit| {
-        limit.saturating_add(certain_spot(situation))
-    }));
-    if net == Net::Least {
-        for count in wish.held.count().max(problem.fewest)..fastest {
-            let held = safest(situation, count);
-            if held.count() == count && after(situation, held).is_some_and(|slots| slots <= slots_left)
-            {
-                return Decision { held, reason };
-            }
+    let spot = certain_spot(situation);
+    let fastest = problem.fastest(limit.map(|limit| limit.saturating_add(spot)));
+    let from = match net {
+        Net::Least => wish.held.count().clamp(problem.fewest, fastest.max(problem.fewest)),
+        Net::FlatOut => fastest,
+    };
+    for count in from..=fastest {
+        let ways = ways(situation, count);
+        if let Some(held) = ways.into_iter().find(|&held| passes(situation, held, slots_left)) {
+            return Decision { held, reason };
         }
     }
-    Decision {
-        held: safest(situation, fastest),
-        reason,
-    }
+    // Nothing passes any more: the way that changes least.
+    let [cheapest, _, kept] = ways(situation, fastest);
+    let held = if kept.count() == fastest { kept } else { cheapest };
+    Decision { held, reason }
 }
 
-/// Slots that flat out takes after `held` in this slot.
-fn after(situation: &Situation<'_>, held: Held) -> Option<u32> {
+/// Ways to hold `count` machines that may be promised, the cheapest first: by price, all on demand, spot no more than before.
+fn ways(situation: &Situation<'_>, count: u32) -> [Held; 3] {
+    let most = certain_spot(situation);
+    let with = |spot: u32| {
+        let mut offer = situation.offer;
+        offer.spot_available = spot.min(most);
+        offer.fill_most(count)
+    };
+    let cheapest = with(most);
+    let limit = situation.offer.on_demand_available.unwrap_or(u32::MAX);
+    let spot = situation.held.spot.min(most).min(count);
+    let kept = Held {
+        spot,
+        on_demand: (count - spot).min(limit),
+    };
+    let all = if most == 0 && cheapest.count() < count {
+        // Not enough on demand: what may vanish is better than nothing.
+        situation.offer.fill_most(count)
+    } else {
+        cheapest
+    };
+    [all, with(0), kept]
+}
+
+/// Slots that flat out takes after `held` in this slot, on as many on-demand machines as there are now.
+fn after(situation: &Situation<'_>, held: Held, limit: Option<u32>) -> Option<u32> {
     let problem = situation.problem;
     let before = situation.held;
     let mut gain = problem.gain(before.count(), held.count());
     if before.count() == held.count() && before.spot != held.spot {
         gain *= problem.reconfigure.replace;
     }
-    let mut count = held.count();
+    let mut left = held;
     if problem.reclaims && held.spot > 0 {
         gain = 0.0;
-        count = 0;
+        left = Held::default();
     }
+    let fastest = problem.fastest(limit);
+    let mut share = problem.share(left.count(), fastest);
+    if left.count() == fastest && left.spot > 0 {
+        // Spot that is exchanged for on-demand.
+        share = share.min(problem.reconfigure.replace);
+    }
+    problem.slots_flat_out_with(situation.remaining() - gain, share, limit)
+}
+
+/// Whether flat out after `held` ends within `slots_left`. A stock-out of on-demand machines is taken to end, but a quarter
+/// of the time is kept in reserve.
+fn passes(situation: &Situation<'_>, held: Held, slots_left: u32) -> bool {
     let limit = situation.offer.on_demand_available;
-    // Machines that change on the way to flat out cost the share of growing or of an exchange.
-    problem.slots_flat_out(situation.remaining() - gain, count, limit)
+    let within = |limit, most| after(situation, held, limit).is_some_and(|slots| slots <= most);
+    within(limit, slots_left) || (limit.is_some() && within(None, slots_left - slots_left.div_ceil(4)))
 }
 
 /// Spot that counts towards a promise.
@@ -86,18 +121,6 @@ fn certain_spot(situation: &Situation<'_>) -> u32 {
         0
     } else {
         situation.offer.spot_available
-    }
-}
-
-/// `count` machines without those that may vanish.
-fn safest(situation: &Situation<'_>, count: u32) -> Held {
-    let mut offer = situation.offer;
-    offer.spot_available = certain_spot(situation);
-    let held = offer.fill_most(count);
-    if situation.problem.allowed(held.count()) == held.count() && held.count() > 0 {
-        held
-    } else {
-        situation.offer.fill_most(count)
     }
 }
 

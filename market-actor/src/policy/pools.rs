@@ -18,7 +18,7 @@ use super::lattice::{Lattice, Layer, Rounding, best};
 use super::tariff::tariffs;
 use crate::problem::Problem;
 use crate::problem::offer::{Held, Offer};
-use crate::utility::{terminal, value};
+use crate::utility::{Finish, value};
 
 /// What a move from one site to another takes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -131,10 +131,10 @@ pub fn choose(
         .iter()
         .map(|site| {
             let last = site.offers[slots - 1];
+            let finish = Finish::new(problem, last.on_demand_price, last.on_demand_available);
             lattice.layer(done, |held, left| {
                 if end >= problem.soft_deadline {
-                    let (price, limit) = (last.on_demand_price, last.on_demand_available);
-                    terminal(problem, end, left, held, price, limit)
+                    finish.worth(end, left, held)
                 } else {
                     done - left * ending
                 }

@@ -66,21 +66,22 @@ impl Shares {
         let mut left = available;
         let mut granted: BTreeMap<String, u32> =
             claims.keys().map(|job| (job.clone(), 0)).collect();
-        let mut steps: BTreeMap<&String, Vec<Step>> = claims
+        let mut steps: BTreeMap<&str, Vec<Step>> = claims
             .iter()
-            .map(|(job, claim)| (job, hull(claim)))
+            .map(|(job, claim)| (job.as_str(), hull(claim)))
             .collect();
         // SHARE-3: who waited too long, longest first.
-        let mut waiting: Vec<&String> = claims
+        let mut waiting: Vec<&str> = claims
             .keys()
-            .filter(|job| self.waited(job) >= self.patience && !steps[job].is_empty())
+            .map(String::as_str)
+            .filter(|job| self.waited(job) >= self.patience && !steps[*job].is_empty())
             .collect();
         waiting.sort_by_key(|job| std::cmp::Reverse(self.waited(job)));
         for job in waiting {
             take(job, &mut steps, &mut granted, &mut left);
         }
         loop {
-            let mut best: Option<(&String, f64)> = None;
+            let mut best: Option<(&str, f64)> = None;
             for (&job, steps) in &steps {
                 if let Some(step) = steps.first()
                     && step.machines <= left
@@ -108,8 +109,8 @@ impl Shares {
 
 /// Gives a job its next step if there are machines for it.
 fn take(
-    job: &String,
-    steps: &mut BTreeMap<&String, Vec<Step>>,
+    job: &str,
+    steps: &mut BTreeMap<&str, Vec<Step>>,
     granted: &mut BTreeMap<String, u32>,
     left: &mut u32,
 ) {

@@ -30,7 +30,7 @@ pub struct Rules {
     /// Most that a spot machine may cost for an hour.
     #[serde(default)]
     pub max_spot_price: Option<MicroUsd>,
-    /// Slots in a row that the job may hold nothing, before it goes on demand.
+    /// Slots in a row without spot after which the job does not wait but goes on demand.
     #[serde(default)]
     pub wait_at_most: Option<u32>,
     /// When to leave spot of a pool alone.
@@ -43,7 +43,7 @@ pub struct Rules {
 pub struct Leave {
     /// Events of loss within an hour that are too many; a loss of several machines at once is one.
     pub losses: u32,
-    /// Slots without spot after that.
+    /// Slots without spot from the last of them on.
     pub slots: u32,
 }
 
@@ -103,6 +103,9 @@ impl Rules {
         let losses = situation.losses;
         let from = losses.len().saturating_sub(leave.slots as usize);
         (from..losses.len()).any(|at| {
+            if losses[at] == 0 {
+                return false;
+            }
             let within = &losses[(at + 1).saturating_sub(hour)..=at];
             let events = within.iter().filter(|lost| **lost > 0).count();
             events as u32 >= leave.losses.max(1)

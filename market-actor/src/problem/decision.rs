@@ -28,7 +28,7 @@ pub struct Situation<'a> {
     pub length: Micros,
     /// Spot machines taken away from this job, by slot since it began; the last entry is the beginning of this slot.
     pub losses: &'a [u32],
-    /// Slots in a row, up to now, in which the job held nothing.
+    /// Slots in a row, up to now, in which the job held no spot.
     pub waited: u32,
 }
 

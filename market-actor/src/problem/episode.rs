@@ -181,7 +181,7 @@ pub fn play(
         if let Some(last) = losses.last_mut() {
             *last += record.reclaimed;
         }
-        waited = if record.decision.held.count() == 0 {
+        waited = if record.decision.held.spot == 0 {
             waited + 1
         } else {
             0

@@ -113,17 +113,20 @@ pub fn standard(day: u32) -> Vec<Member> {
     .collect();
     let drift = Source::Autoregression { memory: 5 * day };
     for source in [Source::Persistence, drift] {
-        for window in [6, 12] {
-            for ending in [Ending::Track { rho: 0.6 }, Ending::CostToGo, Ending::Chain] {
-                let horizon = Horizon {
-                    ending,
-                    ..Horizon::track(window)
-                };
-                let policy = Policy::Horizon(horizon);
-                members.push(Member { policy, source });
-            }
+        for (window, ending) in [(6, Ending::Track { rho: 0.6 }), (6, Ending::CostToGo), (12, Ending::CostToGo)] {
+            let horizon = Horizon {
+                ending,
+                ..Horizon::track(window)
+            };
+            let policy = Policy::Horizon(horizon);
+            members.push(Member { policy, source });
         }
     }
+    let policy = Policy::Horizon(Horizon::chain(4));
+    members.push(Member {
+        policy,
+        source: drift,
+    });
     members
 }
 

@@ -213,8 +213,9 @@ mod tests {
             let n = f64::from(rounds);
             let log = 10f64.ln();
             let book = 2.0 * (n * log / 2.0).sqrt() + (log / 8.0).sqrt();
-            // The book bounds the sums once more; the two agree to a constant.
-            assert!((weights.bound(rounds) - book).abs() < 2.0 * (log / 8.0).sqrt() + 1e-9);
+            // The book bounds the sums once more: ours is lower, by no more than a constant.
+            let behind = book - weights.bound(rounds);
+            assert!((0.0..4.0 * (log / 8.0).sqrt()).contains(&behind), "{rounds}: {behind}");
         }
         assert_eq!(Weights::new(1, 1.0).bound(50), 0.0);
         assert_eq!(Weights::new(1, 1.0).chances(), [1.0]);
