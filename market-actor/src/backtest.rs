@@ -24,6 +24,8 @@ pub struct Case {
     pub problem: Problem,
     /// Index of the first slot of each episode.
     pub starts: Vec<usize>,
+    /// Starts on record before the first episode, on which members are rehearsed before any job comes: a market has a past.
+    pub rehearsals: Vec<usize>,
     /// Work of a cell of the oracle's grid.
     pub cell: f64,
     /// The net under all policies.

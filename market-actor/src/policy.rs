@@ -24,13 +24,13 @@ use ending::Ending;
 use expectation::Expectation;
 use foresight::Foresight;
 use horizon::{Horizon, Plan};
-use net::{Net, guard};
+use net::{Net, guard, locked};
 use ross::Interval;
 use serde::{Deserialize, Serialize};
 use tenant::Rules;
 
 use crate::market::Pool;
-use crate::problem::decision::{Decision, Situation};
+use crate::problem::decision::{Decision, Reason, Situation};
 use crate::problem::offer::Held;
 
 /// A policy with its parameters.
@@ -72,6 +72,9 @@ pub struct Memory {
     pub plans: Vec<Plan>,
     /// The interval drawn.
     pub interval: Option<Interval>,
+    /// Whether [`Net::Lock`] holds the job.
+    #[serde(default)]
+    pub locked: bool,
 }
 
 /// The safety net's settings.
@@ -101,6 +104,9 @@ impl Policy {
         memory: &mut Memory,
         safety: Safety,
     ) -> Decision {
+        if memory.locked && safety.net == Net::Lock {
+            return locked(situation);
+        }
         let wish = match self {
             Self::OnDemand => pace::on_demand(situation),
             Self::Maximal { limit } => pace::maximal(situation, *limit),
@@ -111,6 +117,10 @@ impl Policy {
             Self::Expectation(expectation) => expectation.decide(situation),
         };
         let mut decision = guard(situation, wish, safety.net, safety.margin);
+        if safety.net == Net::Lock && matches!(decision.reason, Reason::SafetyNet { .. }) {
+            memory.locked = true;
+            decision.held = locked(situation).held;
+        }
         let count = decision.held.count();
         if situation.problem.allowed(count) != count {
             // Fewer than can hold the job is nothing.

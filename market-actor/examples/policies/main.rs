@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p market-actor --example policies -- --traces DIR [--threads N] [--json FILE] [--cell NAME]
+//!     [--skip SLOTS] [--net least|lock]
 //! ```
 //!
 //! `DIR` holds `skypilot-spot-traces` and `aws-spot-price-2015`. A market of capacity and price from two places is called
@@ -15,11 +16,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result, bail};
 use market_actor::backtest::learn::follow;
-use market_actor::backtest::run::{gap, optima, scores};
+use market_actor::backtest::run::{gap, optima, rehearsed, scores};
 use market_actor::backtest::table::text;
 use market_actor::backtest::{Case, Optimum, Score, Summary};
 use market_actor::market::Market;
 use market_actor::policy::horizon::Horizon;
+use market_actor::policy::net::Net;
 use market_actor::policy::{Policy, Safety};
 use market_actor::problem::throughput::Throughput;
 use market_actor::problem::{Problem, Reconfigure};
@@ -34,12 +36,15 @@ struct Options {
     threads: usize,
     json: Option<PathBuf>,
     only: Option<String>,
+    /// Slots of the price files that are left out at their beginning.
+    skip: usize,
+    net: Net,
 }
 
 fn main() -> Result<()> {
     let options = options()?;
     let mut report = Vec::new();
-    for case in cases(&options.traces)? {
+    for case in cases(&options)? {
         if options.only.as_ref().is_some_and(|only| !case.name.contains(only.as_str())) {
             continue;
         }
@@ -63,6 +68,8 @@ fn options() -> Result<Options> {
         threads: 1,
         json: None,
         only: None,
+        skip: 827,
+        net: Net::Least,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -72,7 +79,12 @@ fn options() -> Result<Options> {
             "--threads" => options.threads = value.parse()?,
             "--json" => options.json = Some(value.into()),
             "--cell" => options.only = Some(value),
-            _ => bail!("{word} is unknown: --traces DIR, --threads N, --json FILE, --cell NAME"),
+            "--skip" => options.skip = value.parse()?,
+            "--net" if value == "lock" => options.net = Net::Lock,
+            "--net" if value == "least" => options.net = Net::Least,
+            _ => bail!(
+                "{word} {value} is unknown: --traces DIR, --threads N, --json FILE, --cell NAME, --skip SLOTS, --net least|lock"
+            ),
         }
     }
     if !options.traces.is_dir() {
@@ -82,7 +94,7 @@ fn options() -> Result<Options> {
 }
 
 /// Markets with the most machines that a job uses there.
-fn markets(traces: &Path) -> Result<Vec<(Market, u32)>> {
+fn markets(traces: &Path, skip: usize) -> Result<Vec<(Market, u32)>> {
     let sky = traces.join("skypilot-spot-traces");
     let large = sky.join("availability/16-node/aws-08-27-2023");
     let west = traces::capacity(&large.join("us-west-2a_v100_1.json"))?;
@@ -91,7 +103,7 @@ fn markets(traces: &Path) -> Result<Vec<(Market, u32)>> {
     let small = traces::capacity(&small)?;
     let price = |zone: &str, count| {
         let path = traces.join(format!("aws-spot-price-2015/g2.2xlarge-us-east-{zone}.csv"));
-        traces::prices(&path, 0.65, 827, count)
+        traces::prices(&path, 0.65, skip, count)
     };
     Ok(vec![
         (traces::market("composite west-2a x east-1e", &west, &price("1e", west.len())?), 12),
@@ -101,9 +113,9 @@ fn markets(traces: &Path) -> Result<Vec<(Market, u32)>> {
     ])
 }
 
-fn cases(traces: &Path) -> Result<Vec<Case>> {
+fn cases(options: &Options) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
-    for (market, most) in markets(traces)? {
+    for (market, most) in markets(&options.traces, options.skip)? {
         for (curve, alpha, beta) in [("H=n", 1.0, 0.0), ("concave", 0.72, 2.0)] {
             for load in [0.3, 0.5, 0.7] {
                 let work = load * f64::from(most) * 24.0;
@@ -129,10 +141,14 @@ fn cases(traces: &Path) -> Result<Vec<Case>> {
                 cases.push(Case {
                     name: format!("{}, {curve}, load {load}", market.pool.provider),
                     starts: (first..=market.slots.len().saturating_sub(24)).step_by(step).collect(),
+                    rehearsals: (DAY as usize..first.saturating_sub(36)).step_by(4).collect(),
                     cell: 0.05,
                     market: market.clone(),
                     problem,
-                    safety: Safety::default(),
+                    safety: Safety {
+                        net: options.net,
+                        margin: 0,
+                    },
                 });
             }
         }
@@ -166,7 +182,7 @@ fn members() -> (Vec<Member>, Vec<Member>) {
 /// One piece of work: the optimum, or a member.
 enum Done {
     Best(Vec<Optimum>),
-    Member(Vec<Score>),
+    Member(Vec<Score>, Vec<Score>),
 }
 
 /// A cell of the report.
@@ -175,18 +191,18 @@ fn cell(case: &Case, threads: usize) -> Result<(Vec<Summary>, Vec<String>)> {
     let all: Vec<Member> = pool.iter().chain(&seers).copied().collect();
     let mut done = parallel(all.len() + 1, threads, |task| match task {
         0 => Done::Best(optima(case)),
-        _ => Done::Member(scores(case, &all[task - 1])),
+        _ => Done::Member(scores(case, &all[task - 1]), rehearsed(case, &all[task - 1])),
     })
     .into_iter();
     let Some(Done::Best(best)) = done.next() else {
         bail!("the optimum is the first task");
     };
-    let scores: Vec<Vec<Score>> = done
+    let (scores, past): (Vec<Vec<Score>>, Vec<Vec<Score>>) = done
         .filter_map(|done| match done {
-            Done::Member(scores) => Some(scores),
+            Done::Member(scores, past) => Some((scores, past)),
             Done::Best(_) => None,
         })
-        .collect();
+        .unzip();
     let rows: Vec<Summary> = all
         .iter()
         .zip(&scores)
@@ -199,20 +215,24 @@ fn cell(case: &Case, threads: usize) -> Result<(Vec<Summary>, Vec<String>)> {
         top / 1e6 / best.len().max(1) as f64,
         100.0 * gap(&best)
     )];
-    // Pruned by what the first half of the episodes says, judged over the second.
-    let half = best.len() / 2;
-    let rounds: Vec<Vec<f64>> = (0..half)
-        .map(|at| (0..pool.len()).map(|m| scores[m][at].utility as f64).collect())
+    // Pruned by the rehearsals alone: no episode is looked at.
+    let rounds: Vec<Vec<f64>> = (0..case.rehearsals.len())
+        .map(|at| (0..pool.len()).map(|m| past[m][at].utility as f64).collect())
         .collect();
-    let kept = strongest(&rounds, &prune(&rounds), 8);
+    let kept = if rounds.is_empty() {
+        (0..pool.len()).collect()
+    } else {
+        strongest(&rounds, &prune(&rounds), 8)
+    };
     let few: Vec<Member> = kept.iter().map(|&at| pool[at]).collect();
-    let few_scores: Vec<Vec<Score>> = kept.iter().map(|&at| scores[at].clone()).collect();
-    for (name, members, scores) in [
-        ("whole pool", &pool, &scores[..pool.len()]),
-        ("pruned pool", &few, &few_scores[..]),
+    let of = |all: &[Vec<Score>]| -> Vec<Vec<Score>> { kept.iter().map(|&at| all[at].clone()).collect() };
+    let (few_scores, few_past) = (of(&scores), of(&past));
+    for (name, members, scores, past) in [
+        ("whole pool", &pool, &scores[..pool.len()], &past[..pool.len()]),
+        ("pruned pool", &few, &few_scores[..], &few_past[..]),
     ] {
         for boost in [1.0, 4.0, 16.0] {
-            let learned = follow(case, members, scores, boost, 1)?;
+            let learned = follow(case, members, scores, past, boost, 1)?;
             let earned: f64 = learned.expected.iter().sum();
             lines.push(format!(
                 "selection x{boost}, {name} of {}: {:.3} of optimum, {:.3} of the best fixed; second half {:.3} of {}",

@@ -1,5 +1,6 @@
 //! Selection over the episodes of a case, in their order: choose, play, replay all, learn.
 //!
+//! Before the first job, members are rehearsed on the market's recorded past: the same job, started at times that are over.
 //! An episode teaches only once it is over: the choice at a start knows the episodes that ended before it, not those that
 //! overlap with it.
 
@@ -25,7 +26,7 @@ pub struct Learned {
     pub whole: f64,
 }
 
-/// Follows a selection; `scores` is by member, then by episode.
+/// Follows a selection; `scores` is by member, then by episode, `rehearsed` by member, then by rehearsal.
 ///
 /// # Errors
 /// When there is no member, or the boost is no rate.
@@ -33,6 +34,7 @@ pub fn follow(
     case: &Case,
     members: &[Member],
     scores: &[Vec<Score>],
+    rehearsed: &[Vec<Score>],
     boost: f64,
     seed: u64,
 ) -> Result<Learned, SelectionError> {
@@ -42,9 +44,17 @@ pub fn follow(
     let mut expected: Vec<f64> = Vec::new();
     let mut drawn = Vec::new();
     let mut taught = 0;
+    let first = case.starts.first().copied().unwrap_or(0);
+    for (at, &start) in case.rehearsals.iter().enumerate() {
+        if start + length <= first {
+            let utilities = rehearsed.iter().map(|scores| scores[at].utility as f64);
+            teach(&mut selection, case, start, &utilities.collect::<Vec<f64>>());
+        }
+    }
     for (episode, &start) in case.starts.iter().enumerate() {
         while taught < episode && case.starts[taught] + length <= start {
-            teach(&mut selection, case, taught, &utility);
+            let utilities: Vec<f64> = (0..members.len()).map(|m| utility(m, taught)).collect();
+            teach(&mut selection, case, case.starts[taught], &utilities);
             taught += 1;
         }
         let regime = regime(case, start);
@@ -76,22 +86,13 @@ pub fn follow(
 
 /// One episode is over: every member was replayed on it. The range reaches from on-demand at its dearest to the full
 /// value, so it does not depend on what was earned.
-fn teach(
-    selection: &mut Selection,
-    case: &Case,
-    episode: usize,
-    utility: &impl Fn(usize, usize) -> f64,
-) {
-    let start = case.starts[episode];
-    let utilities: Vec<f64> = (0..selection.members().len())
-        .map(|member| utility(member, episode))
-        .collect();
+fn teach(selection: &mut Selection, case: &Case, start: usize, utilities: &[f64]) {
     let value = case.problem.value.0 as f64;
     let price = Course::plain(&case.market, start).offer(0).on_demand_price;
     let slots = case.problem.slots_flat_out(case.problem.work, 0, None);
     let machines = f64::from(case.problem.fastest(None));
     let dearest = slots.map_or(value, |slots| f64::from(slots) * machines * price);
-    selection.learn(&regime(case, start), &utilities, value - dearest, value);
+    selection.learn(&regime(case, start), utilities, value - dearest, value);
 }
 
 /// The regime at a start: by the supply of a week before it.

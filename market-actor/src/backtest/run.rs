@@ -22,7 +22,17 @@ pub fn episode(case: &Case, member: &Member, course: &Course<'_>) -> Outcome {
 /// What a member earns in each episode of a case.
 #[must_use]
 pub fn scores(case: &Case, member: &Member) -> Vec<Score> {
-    case.starts
+    scores_at(case, member, &case.starts)
+}
+
+/// What a member earns in each rehearsal of a case.
+#[must_use]
+pub fn rehearsed(case: &Case, member: &Member) -> Vec<Score> {
+    scores_at(case, member, &case.rehearsals)
+}
+
+fn scores_at(case: &Case, member: &Member, starts: &[usize]) -> Vec<Score> {
+    starts
         .iter()
         .map(|&start| score(&episode(case, member, &Course::plain(&case.market, start))))
         .collect()

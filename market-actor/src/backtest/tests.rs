@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::backtest::learn::follow;
-use crate::backtest::run::{gap, optima, scores};
+use crate::backtest::run::{gap, optima, rehearsed, scores};
 use crate::backtest::table::text;
 use crate::policy::Policy;
 use crate::policy::horizon::Horizon;
@@ -29,7 +29,8 @@ fn case(load: f64, throughput: Throughput, step: usize) -> Case {
         market: market(&slots, 1.0),
         problem: trial(load, throughput),
         starts: (100..360).step_by(step).collect(),
-        cell: 0.05,
+        rehearsals: Vec::new(),
+        cell: 0.02,
         safety: Safety::default(),
     }
 }
@@ -96,11 +97,22 @@ fn a_selection_learns_only_from_what_is_over() {
         Member::plain(Policy::Uniform { mixed: true }),
     ];
     let scores: Vec<Vec<Score>> = members.iter().map(|member| scores(&case, member)).collect();
-    let learned = follow(&case, &members, &scores, 4.0, 1).unwrap();
+    let none = vec![Vec::new(); 2];
+    let learned = follow(&case, &members, &scores, &none, 4.0, 1).unwrap();
     let even = (scores[0][0].utility + scores[1][0].utility) as f64 / 2.0;
     assert!((learned.expected[0] - even).abs() < 1e-3);
     assert_eq!(learned.best, 1);
     assert!(learned.second_half <= 1.0 && learned.second_half >= learned.whole - 0.05);
+    // What was rehearsed is known before the first job; a rehearsal that is not over by then is not.
+    let mut case = case;
+    case.rehearsals = vec![10, 40, 99];
+    let past: Vec<Vec<Score>> = members.iter().map(|member| rehearsed(&case, member)).collect();
+    let ready = follow(&case, &members, &scores, &past, 4.0, 1).unwrap();
+    assert!(ready.expected[0] > learned.expected[0]);
+    case.rehearsals = vec![99];
+    let last: Vec<Vec<Score>> = past.iter().map(|scores| scores[2..].to_vec()).collect();
+    let unready = follow(&case, &members, &scores, &last, 4.0, 1).unwrap();
+    assert_eq!(unready.expected, learned.expected);
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //!
 //! A wish passes when, after the progress that is certain in this slot, flat out from the next slot on still ends in time.
 //! Certain is all of it, or nothing when the job's spot machines may vanish inside a slot. Else this slot takes the least
-//! number that passes ([`Net::Least`]) or all that is useful ([`Net::FlatOut`], that of "Can't Be Late").
+//! number that passes ([`Net::Least`]) or locks the job on demand, flat out, to the end ([`Net::Lock`], the net of
+//! "Can't Be Late"): simpler, and dearer where spot comes back.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +21,8 @@ use crate::utility::value;
 pub enum Net {
     /// The fewest machines that pass, not fewer than wished.
     Least,
-    /// The fastest number.
-    FlatOut,
+    /// The fastest number, on demand only, and so to the end.
+    Lock,
 }
 
 /// What becomes of `wish`. `margin` slots are kept in reserve.
@@ -47,7 +48,7 @@ pub fn guard(situation: &Situation<'_>, wish: Decision, net: Net, margin: u32) -
     let fastest = problem.fastest(limit.map(|limit| limit.saturating_add(spot)));
     let from = match net {
         Net::Least => wish.held.count().clamp(problem.fewest, fastest.max(problem.fewest)),
-        Net::FlatOut => fastest,
+        Net::Lock => fastest,
     };
     for count in from..=fastest {
         let ways = ways(situation, count);
@@ -59,6 +60,20 @@ pub fn guard(situation: &Situation<'_>, wish: Decision, net: Net, margin: u32) -
     let [cheapest, _, kept] = ways(situation, fastest);
     let held = if kept.count() == fastest { kept } else { cheapest };
     Decision { held, reason }
+}
+
+/// A job that is locked on demand.
+#[must_use]
+pub fn locked(situation: &Situation<'_>) -> Decision {
+    let problem = situation.problem;
+    let fastest = problem.fastest(situation.offer.on_demand_available);
+    Decision {
+        held: Held {
+            spot: 0,
+            on_demand: fastest,
+        },
+        reason: Reason::Locked,
+    }
 }
 
 /// Ways to hold `count` machines that may be promised, the cheapest first: by price, all on demand, spot no more than before.

@@ -87,7 +87,7 @@ proptest! {
         curve in 0usize..3,
         fewest in 1u32..5,
         replace in 0.85f64..1.0,
-        flat_out in any::<bool>(),
+        lock in any::<bool>(),
     ) {
         let market = market(&slots, 1.0);
         let mut problem = job(load, curve, fewest, replace);
@@ -96,7 +96,7 @@ proptest! {
             .map(|(at, (offered, after))| (at, Reclaim { offered, after }))
             .collect();
         let safety = Safety {
-            net: if flat_out { Net::FlatOut } else { Net::Least },
+            net: if lock { Net::Lock } else { Net::Least },
             margin: 0,
         };
         for policy in every() {

@@ -123,6 +123,8 @@ pub enum Reason {
         /// Slots that flat out would take after what was wished for.
         slots_needed: u32,
     },
+    /// The safety net locked the job on demand, flat out, in a slot before.
+    Locked,
     /// The soft deadline cannot be met, but finishing still pays.
     Late {
         /// What it is worth less its cost, millionths of a dollar.
@@ -159,6 +161,7 @@ impl Reason {
             Self::Averaged { .. } => "averaged",
             Self::Drawn { .. } => "drawn",
             Self::SafetyNet { .. } => "safety-net",
+            Self::Locked => "locked",
             Self::Late { .. } => "late",
             Self::GivesUp => "gives-up",
             Self::WaitedEnough { .. } => "waited-enough",
