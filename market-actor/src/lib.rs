@@ -4,7 +4,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod backtest;
 pub mod feed;
 pub mod forecast;
 pub mod market;
+pub mod money;
+pub mod oracle;
 pub mod plot;
+pub mod policy;
+pub mod problem;
+pub mod select;
+pub mod utility;

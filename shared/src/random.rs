@@ -26,6 +26,8 @@ pub enum Domain {
     Simulation = 8,
     /// What happens in an invented spot market.
     Market = 9,
+    /// What a market policy draws, and the noise that its judges add.
+    Policy = 10,
 }
 
 /// One independent stream of numbers, addressed by element.

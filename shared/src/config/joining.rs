@@ -13,6 +13,7 @@ pub const SHARED: &[&str] = &[
     "cluster.name",
     "model.path",
     "model.format",
+    "model.products",
     "store.url",
     "coordinator.heartbeat_ms",
     "coordinator.heartbeat_bound_ms",

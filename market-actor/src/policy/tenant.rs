@@ -1,0 +1,200 @@
+//! Rules of a tenant over whatever its policy wishes.
+//!
+//! Before the policy looks, [`Rules::offer`] takes away what the tenant will not have: spot at all, a region, spot above a
+//! price, a pool that took machines too often. After it, [`Rules::amend`] ends a wait that has lasted long enough. Policies
+//! need not know any of it: they see a poorer market.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use shared::units::MicroUsd;
+
+use crate::market::Pool;
+use crate::problem::decision::{Decision, Reason, Situation};
+use crate::problem::episode::filled;
+use crate::problem::offer::{Offer, slot_price};
+
+/// Micros of an hour.
+const HOUR: u64 = 3_600_000_000;
+
+/// What a tenant allows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    /// On-demand only.
+    #[serde(default)]
+    pub no_spot: bool,
+    /// Regions where the job may be; all when empty.
+    #[serde(default)]
+    pub regions: BTreeSet<String>,
+    /// Most that a spot machine may cost for an hour.
+    #[serde(default)]
+    pub max_spot_price: Option<MicroUsd>,
+    /// Slots in a row without spot after which the job does not wait but goes on demand.
+    #[serde(default)]
+    pub wait_at_most: Option<u32>,
+    /// When to leave spot of a pool alone.
+    #[serde(default)]
+    pub leave: Option<Leave>,
+}
+
+/// When spot is left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leave {
+    /// Events of loss within an hour that are too many; a loss of several machines at once is one.
+    pub losses: u32,
+    /// Slots without spot from the last of them on.
+    pub slots: u32,
+}
+
+impl Rules {
+    /// Whether the job may be in a pool at all.
+    #[must_use]
+    pub fn allows(&self, pool: &Pool) -> bool {
+        self.regions.is_empty() || self.regions.contains(&pool.region)
+    }
+
+    /// What is left of a slot's offer.
+    #[must_use]
+    pub fn offer(&self, pool: &Pool, situation: &Situation<'_>) -> Offer {
+        let mut offer = situation.offer;
+        if !self.allows(pool) {
+            offer.on_demand_available = Some(0);
+            offer.spot_available = 0;
+        }
+        let dear = self.max_spot_price.is_some_and(|limit| {
+            offer.spot_price > slot_price(limit, situation.length).0 as f64
+        });
+        if self.no_spot || dear || self.left(situation) {
+            offer.spot_available = 0;
+        }
+        offer
+    }
+
+    /// Ends a wait that has lasted as long as the tenant allows.
+    #[must_use]
+    pub fn amend(&self, situation: &Situation<'_>, decision: Decision) -> Decision {
+        let Some(most) = self.wait_at_most else {
+            return decision;
+        };
+        let waits = matches!(decision.reason, Reason::Waits { .. })
+            || matches!(decision.reason, Reason::Planned { .. });
+        if decision.held.count() > 0 || situation.waited < most || !waits {
+            return decision;
+        }
+        let problem = situation.problem;
+        let slot = f64::from(situation.slot);
+        let target = problem.even_pace(slot + 1.0);
+        let count = problem
+            .least_for(situation.progress, target, 0)
+            .max(problem.fewest);
+        let reason = Reason::WaitedEnough {
+            slots: situation.waited,
+        };
+        filled(&situation.offer, count, reason)
+    }
+
+    /// Whether the pool took machines too often, not long ago.
+    fn left(&self, situation: &Situation<'_>) -> bool {
+        let Some(leave) = self.leave else {
+            return false;
+        };
+        let hour = (HOUR.div_ceil(situation.length.0.max(1)) as usize).max(1);
+        let losses = situation.losses;
+        let from = losses.len().saturating_sub(leave.slots as usize);
+        (from..losses.len()).any(|at| {
+            if losses[at] == 0 {
+                return false;
+            }
+            let within = &losses[(at + 1).saturating_sub(hour)..=at];
+            let events = within.iter().filter(|lost| **lost > 0).count();
+            events as u32 >= leave.losses.max(1)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::foresight::Persistence;
+    use crate::policy::{Memory, Policy, Safety};
+    use crate::problem::episode::tests::market;
+    use crate::problem::episode::{Course, Outcome, play};
+    use crate::problem::tests::trial;
+    use crate::problem::throughput::Throughput;
+
+    fn lived(rules: &Rules, policy: Policy, slots: &[(f64, u32)]) -> Outcome {
+        let problem = trial(0.3, Throughput::per_machine(1.0));
+        let market = market(slots, 1.0);
+        let mut memory = Memory::default();
+        play(&problem, &Course::plain(&market, 0), |situation| {
+            policy.decide_under(
+                rules,
+                &market.pool,
+                situation,
+                &Persistence,
+                &mut memory,
+                Safety::default(),
+            )
+        })
+    }
+
+    #[test]
+    fn no_spot_means_none_and_the_deadline_holds() {
+        for rules in [
+            Rules {
+                no_spot: true,
+                ..Rules::default()
+            },
+            Rules {
+                max_spot_price: Some(MicroUsd(500_000)),
+                ..Rules::default()
+            },
+        ] {
+            for policy in [Policy::Maximal { limit: 1.0 }, Policy::BuyAhead { sigma: 0.9 }] {
+                let outcome = lived(&rules, policy, &[(0.3, 12); 24]);
+                assert!(outcome.records.iter().all(|r| r.decision.held.spot == 0));
+                assert!(!outcome.missed);
+            }
+        }
+    }
+
+    #[test]
+    fn a_region_that_is_not_allowed_gives_nothing() {
+        let rules = Rules {
+            regions: BTreeSet::from(["eu-central-1".to_owned()]),
+            ..Rules::default()
+        };
+        let outcome = lived(&rules, Policy::OnDemand, &[(0.3, 12); 24]);
+        assert_eq!(outcome.spent, MicroUsd(0));
+    }
+
+    #[test]
+    fn waiting_ends_after_as_many_slots_as_allowed() {
+        let rules = Rules {
+            wait_at_most: Some(3),
+            ..Rules::default()
+        };
+        let outcome = lived(&rules, Policy::Maximal { limit: 1.0 }, &[(0.3, 0); 24]);
+        let held: Vec<u32> = outcome.records.iter().map(|r| r.decision.held.count()).collect();
+        assert_eq!(held[..3], [0, 0, 0]);
+        assert!(held[3] > 0);
+        assert_eq!(outcome.records[3].decision.reason.word(), "waited-enough");
+        assert!(!outcome.missed);
+    }
+
+    #[test]
+    fn a_pool_that_takes_too_often_is_left_for_a_while() {
+        let rules = Rules {
+            leave: Some(Leave {
+                losses: 1,
+                slots: 4,
+            }),
+            ..Rules::default()
+        };
+        let slots: Vec<(f64, u32)> = [(0.3, 8), (0.3, 2)].into_iter().chain([(0.3, 8); 20]).collect();
+        let outcome = lived(&rules, Policy::Maximal { limit: 1.0 }, &slots);
+        let spot: Vec<u32> = outcome.records.iter().map(|r| r.decision.held.spot).collect();
+        assert_eq!(spot[..7], [8, 0, 0, 0, 0, 8, 8]);
+    }
+}
