@@ -9,6 +9,7 @@ use std::time::Duration;
 use gpu_actor::model::Model;
 use gpu_actor::replica::local::LocalReplica;
 use proptest::prelude::*;
+use shared::recompute::Recompute;
 use shared::model::Family;
 use system_tests::methods;
 use system_tests::plan::{self, Plan, plain};
@@ -134,7 +135,8 @@ proptest! {
         let model = tiny::model(family, false);
         let one = on_one(&model, &plans, tokens_on_one);
         let patience = Duration::from_secs(120);
-        let manner = Manner { stages, threads, tokens_per_pass, budget, credits, ahead, patience };
+        let recompute = Recompute::None;
+        let manner = Manner { stages, threads, tokens_per_pass, budget, credits, ahead, patience, recompute };
         let many = on_replicas(&model, &plans, &manner, replicas);
         assert_same(&one, &many, &plans, &format!("{replicas} replicas, {manner:?}"));
     }

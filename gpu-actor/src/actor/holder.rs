@@ -346,6 +346,7 @@ mod tests {
                 number: 0,
                 seats: Vec::new(),
                 jobs: Vec::new(),
+                siblings: Vec::new(),
             },
             stage: 1,
         };

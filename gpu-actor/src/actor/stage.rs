@@ -180,6 +180,7 @@ mod tests {
 
     use actix::System;
     use shared::ids::{NodeName, Term};
+    use shared::job::Products;
     use shared::wire::notice::Hello;
 
     use super::*;
@@ -197,6 +198,7 @@ mod tests {
             layers: 1,
             memory: Bytes(0),
             threads: 1,
+            products: Products::F32,
             device: String::new(),
             term: Term(0),
             held: None,

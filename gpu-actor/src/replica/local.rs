@@ -153,7 +153,7 @@ impl LocalReplica {
             let keeper = keeper.map_err(|source| ReplicaError::Thread { stage, source })?;
             let seat = Seat {
                 budget: settings.budget,
-                recomputed: settings.recompute.of(span.len()),
+                recomputed: settings.recompute.of(part.span().len()),
                 patience: settings.patience,
                 turn: turn.clone(),
                 replica: number,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::{Leading, Ticket, Under};
 use crate::batch::{Batch, JobSlice};
 use crate::link::word::{Pass, Planned, StepGoal};
+use crate::pipeline::Slot;
 use crate::replica::error::ReplicaError;
 use crate::train::engine::TurnNumber;
 
@@ -55,11 +56,10 @@ impl Leading {
     ) -> Ticket {
         let ticket = self.ticket;
         self.ticket += 1;
-        let jobs = batch.jobs.iter();
         let under = Under {
             turn,
             assists,
-            jobs: jobs.map(|j| (j.slot, j.first_block, j.last)).collect(),
+            jobs: Under::jobs_of(&batch),
             trains: pass == Pass::Train,
         };
         self.under.insert(ticket, under);
@@ -71,5 +71,14 @@ impl Leading {
         };
         self.queue.push_back((ticket, planned));
         ticket
+    }
+}
+
+impl Under {
+    /// By job in it: its place, its first block, and whether its step ends.
+    pub(super) fn jobs_of(batch: &Batch) -> Vec<(Slot, u64, bool)> {
+        let jobs = batch.jobs.iter();
+        jobs.map(|job| (job.slot, job.first_block, job.last))
+            .collect()
     }
 }

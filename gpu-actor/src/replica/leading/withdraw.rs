@@ -6,7 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use super::Leading;
+use super::{Leading, Under};
+use crate::batch::JobSlice;
 use crate::link::word::Pass;
 use crate::pipeline::council::Matter;
 
@@ -14,32 +15,42 @@ impl Leading {
     /// Takes back the steps of which the station has no micro-batch, and returns them.
     pub(super) fn take_back(&mut self) -> BTreeSet<Matter> {
         let mut back = BTreeSet::new();
-        // Whoever reads a text waits for a number, which must stay.
-        let trains = self.queue.iter().all(|planned| planned.pass == Pass::Train);
-        let Some(first) = self.queue.front().filter(|_| trains) else {
+        // Whoever reads a text waits for its place in the queue, which must stay.
+        if self
+            .queue
+            .iter()
+            .any(|(_, planned)| planned.pass != Pass::Train)
+        {
             return back;
-        };
-        let first = first.number;
-        for job in self.queue.iter().flat_map(|planned| &planned.batch.jobs) {
-            if job.first_block == 0 {
+        }
+        // Rows of a shared step are with other replicas already.
+        let own = |slot| !self.shared.contains_key(&slot);
+        for job in self
+            .queue
+            .iter()
+            .flat_map(|(_, planned)| &planned.batch.jobs)
+        {
+            if job.first_block == 0 && own(job.slot) {
                 back.insert((job.slot, job.step));
             }
         }
-        // What is left follows without a gap.
-        self.next = first;
-        for mut planned in std::mem::take(&mut self.queue) {
-            let under = self.under.remove(&planned.number);
-            let turn = under.and_then(|under| under.turn);
-            let left = planned
-                .batch
-                .without(|job| back.contains(&(job.slot, job.step)));
-            if left.rows() > 0 {
+        for (ticket, mut planned) in std::mem::take(&mut self.queue) {
+            let gone = |job: &JobSlice| back.contains(&(job.slot, job.step));
+            planned.batch = planned.batch.without(gone);
+            if planned.batch.rows() > 0 {
                 planned
                     .goals
                     .retain(|goal| !back.contains(&(goal.slot, goal.step)));
-                self.enqueue(turn, planned.pass, left, planned.goals);
-            } else if let Some(open) = turn.and_then(|turn| self.turns.get_mut(&turn)) {
-                open.unmeasured -= 1;
+                if let Some(under) = self.under.get_mut(&ticket) {
+                    under.jobs = Under::jobs_of(&planned.batch);
+                }
+                self.queue.push_back((ticket, planned));
+            } else {
+                let under = self.under.remove(&ticket);
+                let turn = under.and_then(|under| under.turn);
+                if let Some(open) = turn.and_then(|turn| self.turns.get_mut(&turn)) {
+                    open.unmeasured -= 1;
+                }
             }
         }
         for matter in &back {
