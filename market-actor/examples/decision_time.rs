@@ -98,30 +98,49 @@ fn main() -> Result<()> {
         };
         let begin = now();
         let chosen = selection.choose(&regime, number);
-        let decision = policy.decide(&situation, &foresight, &mut Memory::default(), Safety::default());
+        let decision = policy.decide(
+            &situation,
+            &foresight,
+            &mut Memory::default(),
+            Safety::default(),
+        );
         let time = begin.elapsed();
         assert!(chosen < selection.members().len() && decision.held.count() <= 12);
         time
     };
     for (name, policy) in [
         ("window 6, track", Policy::Horizon(Horizon::track(6))),
-        ("window 12, cost to go", Policy::Horizon(Horizon::cost_to_go(12))),
+        (
+            "window 12, cost to go",
+            Policy::Horizon(Horizon::cost_to_go(12)),
+        ),
         ("window 6, chain", Policy::Horizon(Horizon::chain(6))),
         ("expectation", Policy::Expectation(Expectation::default())),
     ] {
-        let mut times: Vec<Duration> = (0..500).map(|number| decide(policy, &job(number), u64::from(number))).collect();
+        let mut times: Vec<Duration> = (0..500)
+            .map(|number| decide(policy, &job(number), u64::from(number)))
+            .collect();
         let all: Duration = times.iter().sum();
         times.sort_unstable();
-        println!("{name}: one job p50 {:?}, max {:?}; 500 jobs {all:?}", times[250], times[499]);
+        println!(
+            "{name}: one job p50 {:?}, max {:?}; 500 jobs {all:?}",
+            times[250], times[499]
+        );
     }
     let claims: BTreeMap<String, Claim> = (0..500u32)
         .map(|number| {
-            let worth = (0..=12).map(|n| f64::from(number % 7 + 1) * f64::from(n).sqrt()).collect();
+            let worth = (0..=12)
+                .map(|n| f64::from(number % 7 + 1) * f64::from(n).sqrt())
+                .collect();
             (format!("job-{number}"), Claim { worth, weight: 1.0 })
         })
         .collect();
     let begin = now();
     let granted = Shares::new(8).grant(&claims, 2000);
-    println!("sharing 2000 machines among 500 jobs: {:?}, {} granted", begin.elapsed(), granted.values().sum::<u32>());
+    println!(
+        "sharing 2000 machines among 500 jobs: {:?}, {} granted",
+        begin.elapsed(),
+        granted.values().sum::<u32>()
+    );
     Ok(())
 }

@@ -103,15 +103,30 @@ mod tests {
 
     #[test]
     fn the_optimum_is_that_of_trying_everything() {
-        let mut problem = trial(0.5, Throughput::Affine { alpha: 0.7, beta: 0.4 });
+        let mut problem = trial(
+            0.5,
+            Throughput::Affine {
+                alpha: 0.7,
+                beta: 0.4,
+            },
+        );
         problem.most = 4;
         problem.fewest = 2;
         problem.soft_deadline = 4;
         problem.hard_deadline = 6;
         for (work, prices) in [
-            (6.0, [(0.2, 1), (0.9, 4), (0.2, 3), (1.4, 4), (0.3, 4), (0.1, 4)]),
-            (4.1, [(0.5, 0), (0.4, 2), (0.6, 4), (0.1, 0), (0.1, 0), (0.1, 4)]),
-            (9.0, [(0.5, 4), (0.4, 4), (0.6, 4), (0.9, 4), (0.1, 3), (0.1, 4)]),
+            (
+                6.0,
+                [(0.2, 1), (0.9, 4), (0.2, 3), (1.4, 4), (0.3, 4), (0.1, 4)],
+            ),
+            (
+                4.1,
+                [(0.5, 0), (0.4, 2), (0.6, 4), (0.1, 0), (0.1, 0), (0.1, 4)],
+            ),
+            (
+                9.0,
+                [(0.5, 4), (0.4, 4), (0.6, 4), (0.9, 4), (0.1, 3), (0.1, 4)],
+            ),
         ] {
             problem.work = work;
             let market = market(&prices, 1.0);
@@ -120,8 +135,16 @@ mod tests {
             let oracle = solve(&problem, &course, 0.001);
             assert!(oracle.found.utility <= exact, "a plan beat the optimum");
             assert!(oracle.bound >= exact as f64 - 1.0, "the bound is none");
-            assert!(exact - oracle.found.utility <= 1, "{exact} {}", oracle.found.utility);
-            assert!(oracle.bound - exact as f64 <= 20_000.0, "{} {exact}", oracle.bound);
+            assert!(
+                exact - oracle.found.utility <= 1,
+                "{exact} {}",
+                oracle.found.utility
+            );
+            assert!(
+                oracle.bound - exact as f64 <= 20_000.0,
+                "{} {exact}",
+                oracle.bound
+            );
         }
     }
 }

@@ -86,7 +86,9 @@ pub enum ProblemError {
         most: u32,
     },
     /// A share that is none.
-    #[error("reconfiguration.{name} is {share}: a share of a slot lies in (0, 1], what is lost in [0, 1]")]
+    #[error(
+        "reconfiguration.{name} is {share}: a share of a slot lies in (0, 1], what is lost in [0, 1]"
+    )]
     Share {
         /// Field.
         name: &'static str,
@@ -265,9 +267,7 @@ impl Problem {
             return 0;
         }
         (self.fewest..=self.most)
-            .find(|&count| {
-                progress + self.gain(held, count) >= target - NOTHING * self.work
-            })
+            .find(|&count| progress + self.gain(held, count) >= target - NOTHING * self.work)
             .unwrap_or_else(|| self.fastest(None))
     }
 }

@@ -53,7 +53,9 @@ pub struct Selection {
 #[derive(Debug, thiserror::Error)]
 pub enum SelectionError {
     /// Written by another program.
-    #[error("the stored selection has form {found}, this program reads {VERSION}: start without it, and it is learned anew")]
+    #[error(
+        "the stored selection has form {found}, this program reads {VERSION}: start without it, and it is learned anew"
+    )]
     Version {
         /// The form found.
         found: u32,
@@ -62,7 +64,9 @@ pub enum SelectionError {
     #[error("the stored selection cannot be read: {0}: start without it, and it is learned anew")]
     Broken(#[from] serde_json::Error),
     /// Weights that do not fit the members.
-    #[error("the stored selection has {weights} weights for {members} members: start without it, and it is learned anew")]
+    #[error(
+        "the stored selection has {weights} weights for {members} members: start without it, and it is learned anew"
+    )]
     Unlike {
         /// Weights of some regime.
         weights: usize,
@@ -160,7 +164,10 @@ impl Selection {
             self.members.len(),
             "every member is replayed"
         );
-        let at = match self.regimes.binary_search_by(|(known, _)| known.cmp(regime)) {
+        let at = match self
+            .regimes
+            .binary_search_by(|(known, _)| known.cmp(regime))
+        {
             Ok(at) => at,
             Err(at) => {
                 let fresh = Weights::new(self.members.len(), self.boost);

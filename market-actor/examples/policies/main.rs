@@ -45,7 +45,11 @@ fn main() -> Result<()> {
     let options = options()?;
     let mut report = Vec::new();
     for case in cases(&options)? {
-        if options.only.as_ref().is_some_and(|only| !case.name.contains(only.as_str())) {
+        if options
+            .only
+            .as_ref()
+            .is_some_and(|only| !case.name.contains(only.as_str()))
+        {
             continue;
         }
         let (rows, lines) = cell(&case, options.threads)?;
@@ -73,7 +77,9 @@ fn options() -> Result<Options> {
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let value = words.next().with_context(|| format!("{word} wants a value"))?;
+        let value = words
+            .next()
+            .with_context(|| format!("{word} wants a value"))?;
         match word.as_str() {
             "--traces" => options.traces = value.into(),
             "--threads" => options.threads = value.parse()?,
@@ -106,10 +112,34 @@ fn markets(traces: &Path, skip: usize) -> Result<Vec<(Market, u32)>> {
         traces::prices(&path, 0.65, skip, count)
     };
     Ok(vec![
-        (traces::market("composite west-2a x east-1e", &west, &price("1e", west.len())?), 12),
-        (traces::market("composite east-2b x east-1a", &east, &price("1a", east.len())?), 12),
-        (traces::market("west-2a, price .35", &west, &vec![0.35; west.len()]), 12),
-        (traces::market("4-node west-2c, price .30", &small, &vec![0.918 / 3.06; small.len()]), 4),
+        (
+            traces::market(
+                "composite west-2a x east-1e",
+                &west,
+                &price("1e", west.len())?,
+            ),
+            12,
+        ),
+        (
+            traces::market(
+                "composite east-2b x east-1a",
+                &east,
+                &price("1a", east.len())?,
+            ),
+            12,
+        ),
+        (
+            traces::market("west-2a, price .35", &west, &vec![0.35; west.len()]),
+            12,
+        ),
+        (
+            traces::market(
+                "4-node west-2c, price .30",
+                &small,
+                &vec![0.918 / 3.06; small.len()],
+            ),
+            4,
+        ),
     ])
 }
 
@@ -140,8 +170,12 @@ fn cases(options: &Options) -> Result<Vec<Case>> {
                 let first = (5 * DAY as usize).min(market.slots.len() / 3);
                 cases.push(Case {
                     name: format!("{}, {curve}, load {load}", market.pool.provider),
-                    starts: (first..=market.slots.len().saturating_sub(24)).step_by(step).collect(),
-                    rehearsals: (DAY as usize..first.saturating_sub(36)).step_by(4).collect(),
+                    starts: (first..=market.slots.len().saturating_sub(24))
+                        .step_by(step)
+                        .collect(),
+                    rehearsals: (DAY as usize..first.saturating_sub(36))
+                        .step_by(4)
+                        .collect(),
                     cell: 0.05,
                     market: market.clone(),
                     problem,
@@ -161,7 +195,11 @@ fn members() -> (Vec<Member>, Vec<Member>) {
     let mut seers = Vec::new();
     let noise = |error| Source::Noisy { error, seed: 1 };
     for source in [Source::Perfect, noise(0.3), noise(0.5), noise(1.0)] {
-        for horizon in [Horizon::track(6), Horizon::cost_to_go(12), Horizon::chain(6)] {
+        for horizon in [
+            Horizon::track(6),
+            Horizon::cost_to_go(12),
+            Horizon::chain(6),
+        ] {
             let policy = Policy::Horizon(horizon);
             seers.push(Member { policy, source });
         }
@@ -191,7 +229,10 @@ fn cell(case: &Case, threads: usize) -> Result<(Vec<Summary>, Vec<String>)> {
     let all: Vec<Member> = pool.iter().chain(&seers).copied().collect();
     let mut done = parallel(all.len() + 1, threads, |task| match task {
         0 => Done::Best(optima(case)),
-        _ => Done::Member(scores(case, &all[task - 1]), rehearsed(case, &all[task - 1])),
+        _ => Done::Member(
+            scores(case, &all[task - 1]),
+            rehearsed(case, &all[task - 1]),
+        ),
     })
     .into_iter();
     let Some(Done::Best(best)) = done.next() else {
@@ -217,7 +258,11 @@ fn cell(case: &Case, threads: usize) -> Result<(Vec<Summary>, Vec<String>)> {
     )];
     // Pruned by the rehearsals alone: no episode is looked at.
     let rounds: Vec<Vec<f64>> = (0..case.rehearsals.len())
-        .map(|at| (0..pool.len()).map(|m| past[m][at].utility as f64).collect())
+        .map(|at| {
+            (0..pool.len())
+                .map(|m| past[m][at].utility as f64)
+                .collect()
+        })
         .collect();
     let kept = if rounds.is_empty() {
         (0..pool.len()).collect()
@@ -225,10 +270,17 @@ fn cell(case: &Case, threads: usize) -> Result<(Vec<Summary>, Vec<String>)> {
         strongest(&rounds, &prune(&rounds), 8)
     };
     let few: Vec<Member> = kept.iter().map(|&at| pool[at]).collect();
-    let of = |all: &[Vec<Score>]| -> Vec<Vec<Score>> { kept.iter().map(|&at| all[at].clone()).collect() };
+    let of = |all: &[Vec<Score>]| -> Vec<Vec<Score>> {
+        kept.iter().map(|&at| all[at].clone()).collect()
+    };
     let (few_scores, few_past) = (of(&scores), of(&past));
     for (name, members, scores, past) in [
-        ("whole pool", &pool, &scores[..pool.len()], &past[..pool.len()]),
+        (
+            "whole pool",
+            &pool,
+            &scores[..pool.len()],
+            &past[..pool.len()],
+        ),
         ("pruned pool", &few, &few_scores[..], &few_past[..]),
     ] {
         for boost in [1.0, 4.0, 16.0] {
@@ -260,7 +312,10 @@ fn parallel<T: Send>(tasks: usize, threads: usize, work: impl Fn(usize) -> T + S
                         break;
                     }
                     let result = work(task);
-                    results.lock().expect("no task panicked").push((task, result));
+                    results
+                        .lock()
+                        .expect("no task panicked")
+                        .push((task, result));
                 }
             });
         }

@@ -34,7 +34,10 @@ pub(crate) fn prices(path: &Path, on_demand: f64, skip: usize, count: usize) -> 
     for line in text.lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
         let [time, _, _, price] = fields[..] else {
-            anyhow::bail!("{}: a row of other than four fields: {line}", path.display());
+            anyhow::bail!(
+                "{}: a row of other than four fields: {line}",
+                path.display()
+            );
         };
         rows.push((seconds(time)?, price.parse::<f64>()? / on_demand));
     }
@@ -78,11 +81,19 @@ fn seconds(text: &str) -> Result<i64> {
     // Days by the civil calendar with years that begin in March.
     let year = if month <= 2 { year - 1 } else { year };
     let month = (month + 9) % 12;
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 719_469;
+    let days =
+        365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 719_469;
     Ok(days * 86_400 + part(11..13)? * 3600 + part(14..16)? * 60 + part(17..19)?)
 }
 pub(crate) fn prices_fine(path: &Path, on_demand: f64) -> Result<Vec<f64>> {
-    let text = std::fs::read_to_string(path)?; let mut rows = Vec::new();
-    for line in text.lines().skip(1) { let f: Vec<&str> = line.split(',').collect(); rows.push((seconds(f[0])?, f[3].parse::<f64>()? / on_demand)); }
-    let first = rows[0].0; Ok((0..8310*30).map(|m| rows[rows.partition_point(|r| r.0 <= first + m*60 + 59) - 1].1).collect())
+    let text = std::fs::read_to_string(path)?;
+    let mut rows = Vec::new();
+    for line in text.lines().skip(1) {
+        let f: Vec<&str> = line.split(',').collect();
+        rows.push((seconds(f[0])?, f[3].parse::<f64>()? / on_demand));
+    }
+    let first = rows[0].0;
+    Ok((0..8310 * 30)
+        .map(|m| rows[rows.partition_point(|r| r.0 <= first + m * 60 + 59) - 1].1)
+        .collect())
 }

@@ -48,7 +48,12 @@ pub fn follow(
     for (at, &start) in case.rehearsals.iter().enumerate() {
         if start + length <= first {
             let utilities = rehearsed.iter().map(|scores| scores[at].utility as f64);
-            teach(&mut selection, case, start, &utilities.collect::<Vec<f64>>());
+            teach(
+                &mut selection,
+                case,
+                start,
+                &utilities.collect::<Vec<f64>>(),
+            );
         }
     }
     for (episode, &start) in case.starts.iter().enumerate() {
@@ -59,13 +64,19 @@ pub fn follow(
         }
         let regime = regime(case, start);
         let chances = selection.chances(&regime);
-        let mean = chances.iter().enumerate().map(|(m, c)| c * utility(m, episode));
+        let mean = chances
+            .iter()
+            .enumerate()
+            .map(|(m, c)| c * utility(m, episode));
         expected.push(mean.sum());
         drawn.push(selection.choose(&regime, episode as u64));
     }
     let (all, half) = (0..expected.len(), expected.len() / 2..expected.len());
     let of = |member: usize, range: &std::ops::Range<usize>| {
-        range.clone().map(|episode| utility(member, episode)).sum::<f64>()
+        range
+            .clone()
+            .map(|episode| utility(member, episode))
+            .sum::<f64>()
     };
     let top = |range: &std::ops::Range<usize>| {
         (0..members.len())

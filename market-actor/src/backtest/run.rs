@@ -59,7 +59,11 @@ pub fn optima(case: &Case) -> Vec<Optimum> {
 pub fn gap(optima: &[Optimum]) -> f64 {
     let found: f64 = optima.iter().map(|best| best.found.utility as f64).sum();
     let bound: f64 = optima.iter().map(|best| best.bound).sum();
-    if found > 0.0 { bound / found - 1.0 } else { 0.0 }
+    if found > 0.0 {
+        bound / found - 1.0
+    } else {
+        0.0
+    }
 }
 
 /// The figures of an outcome.

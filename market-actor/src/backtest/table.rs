@@ -7,7 +7,12 @@ use super::Summary;
 /// A table of one case, a line for each policy.
 #[must_use]
 pub fn text(title: &str, rows: &[Summary]) -> String {
-    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(6);
+    let width = rows
+        .iter()
+        .map(|row| row.name.len())
+        .max()
+        .unwrap_or(0)
+        .max(6);
     let mut out = format!("{title}\n");
     let _ = writeln!(
         out,

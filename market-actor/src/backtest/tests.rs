@@ -44,7 +44,13 @@ fn concave() -> Throughput {
 
 fn all() -> Vec<Member> {
     let mut members = crate::select::pool::standard(48);
-    for source in [Source::Perfect, Source::Noisy { error: 0.5, seed: 1 }] {
+    for source in [
+        Source::Perfect,
+        Source::Noisy {
+            error: 0.5,
+            seed: 1,
+        },
+    ] {
         for commitment in [1, 3] {
             let horizon = Horizon {
                 commitment,
@@ -66,9 +72,16 @@ fn no_policy_beats_the_bound_or_misses_a_deadline() {
         for member in all() {
             let scores = scores(&case, &member);
             for (score, best) in scores.iter().zip(&best) {
-                assert!(score.utility as f64 <= best.bound + 1.0, "{}", member.name());
+                assert!(
+                    score.utility as f64 <= best.bound + 1.0,
+                    "{}",
+                    member.name()
+                );
                 assert!(!score.missed, "{} missed", member.name());
-                assert_eq!(score.utility, case.problem.value.0 as i64 - score.spent as i64);
+                assert_eq!(
+                    score.utility,
+                    case.problem.value.0 as i64 - score.spent as i64
+                );
             }
         }
     }
@@ -86,7 +99,10 @@ fn planning_with_foresight_beats_waiting_where_machines_are_worth_less_together(
     let maximal = share(Policy::Maximal { limit: 1.0 }, Source::Perfect);
     let on_demand = share(Policy::OnDemand, Source::Perfect);
     assert!(planned > maximal + 0.02, "{planned} {maximal}");
-    assert!(maximal > on_demand && planned > 0.9, "{planned} {maximal} {on_demand}");
+    assert!(
+        maximal > on_demand && planned > 0.9,
+        "{planned} {maximal} {on_demand}"
+    );
 }
 
 #[test]
@@ -106,7 +122,10 @@ fn a_selection_learns_only_from_what_is_over() {
     // What was rehearsed is known before the first job; a rehearsal that is not over by then is not.
     let mut case = case;
     case.rehearsals = vec![10, 40, 99];
-    let past: Vec<Vec<Score>> = members.iter().map(|member| rehearsed(&case, member)).collect();
+    let past: Vec<Vec<Score>> = members
+        .iter()
+        .map(|member| rehearsed(&case, member))
+        .collect();
     let ready = follow(&case, &members, &scores, &past, 4.0, 1).unwrap();
     assert!(ready.expected[0] > learned.expected[0]);
     case.rehearsals = vec![99];
@@ -128,7 +147,10 @@ fn a_table_has_a_line_for_each_policy() {
     };
     let table = text("trial", &[row]);
     assert_eq!(table.lines().count(), 3);
-    assert!(table.contains("on-demand       0.506   147.0      1.2       0      1.0      -80.0"), "{table}");
+    assert!(
+        table.contains("on-demand       0.506   147.0      1.2       0      1.0      -80.0"),
+        "{table}"
+    );
     assert_eq!(quantile(vec![3.0, 1.0, 2.0], 0.05), 1.0);
     assert_eq!(quantile(Vec::new(), 0.05), 0.0);
 }

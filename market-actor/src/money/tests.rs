@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::problem::decision::Reason;
 use crate::problem::episode::tests::market;
 use crate::problem::episode::{Course, filled, play};
-use crate::problem::decision::Reason;
 use crate::problem::tests::trial;
 use crate::problem::throughput::Throughput;
 
@@ -65,7 +65,10 @@ fn remainders_go_to_the_largest_and_then_to_the_first() {
     assert_eq!(split(11, &[1, 2, 1]), Some(vec![3, 5, 3]));
     assert_eq!(split(7, &[0, 0]), None);
     assert_eq!(split(7, &[]), None);
-    assert_eq!(split(u64::MAX, &[u64::MAX, u64::MAX]), Some(vec![1 << 63, (1 << 63) - 1]));
+    assert_eq!(
+        split(u64::MAX, &[u64::MAX, u64::MAX]),
+        Some(vec![1 << 63, (1 << 63) - 1])
+    );
 }
 
 #[test]
@@ -90,7 +93,10 @@ fn an_episode_becomes_an_account() {
     assert_eq!(a.spent(), MicroUsd(13_500_000));
     assert_eq!(a.machine_time, Micros(18 * length.0));
     // Alone it would have taken 24 machine-slots at one dollar.
-    assert_eq!(a.saved_against_solo(Micros(24 * length.0), MicroUsd(2_000_000)), 24_000_000 - 13_500_000);
+    assert_eq!(
+        a.saved_against_solo(Micros(24 * length.0), MicroUsd(2_000_000)),
+        24_000_000 - 13_500_000
+    );
     assert_eq!(a.waste.0, 225_000);
 }
 
@@ -100,13 +106,25 @@ fn a_budget_pauses_before_it_is_passed() {
         cap: MicroUsd(100),
         warn_per_mille: 800,
     };
-    assert_eq!(budget.verdict(MicroUsd(10), MicroUsd(30)), Verdict::Within { left: MicroUsd(60) });
-    assert_eq!(budget.verdict(MicroUsd(50), MicroUsd(30)), Verdict::NearCap { left: MicroUsd(20) });
-    assert_eq!(budget.verdict(MicroUsd(70), MicroUsd(30)), Verdict::NearCap { left: MicroUsd(0) });
+    assert_eq!(
+        budget.verdict(MicroUsd(10), MicroUsd(30)),
+        Verdict::Within { left: MicroUsd(60) }
+    );
+    assert_eq!(
+        budget.verdict(MicroUsd(50), MicroUsd(30)),
+        Verdict::NearCap { left: MicroUsd(20) }
+    );
+    assert_eq!(
+        budget.verdict(MicroUsd(70), MicroUsd(30)),
+        Verdict::NearCap { left: MicroUsd(0) }
+    );
     let pause = Verdict::Pause {
         left: MicroUsd(20),
         next: MicroUsd(21),
     };
     assert_eq!(budget.verdict(MicroUsd(80), MicroUsd(21)), pause);
-    assert!(matches!(budget.verdict(MicroUsd(200), MicroUsd(1)), Verdict::Pause { .. }));
+    assert!(matches!(
+        budget.verdict(MicroUsd(200), MicroUsd(1)),
+        Verdict::Pause { .. }
+    ));
 }

@@ -136,11 +136,7 @@ fn expect(chain: &Chain, layers: &[Layer]) -> Vec<Layer> {
         .collect()
 }
 
-fn mean<'a>(
-    classes: &Classes,
-    from: usize,
-    layers: impl Iterator<Item = &'a Layer>,
-) -> Layer {
+fn mean<'a>(classes: &Classes, from: usize, layers: impl Iterator<Item = &'a Layer>) -> Layer {
     let mut sum: Option<Layer> = None;
     for (chance, layer) in classes.next[from].iter().zip(layers) {
         sum.get_or_insert_with(|| layer.zeros()).add(*chance, layer);

@@ -255,7 +255,10 @@ mod tests {
         assert!((drift.mean - 10.0).abs() < 0.3 && (drift.variance - 1.0).abs() < 0.1);
         let far = drift.after(30.0, 40, f64::INFINITY);
         assert!((far.mean - 10.0).abs() < 0.5);
-        assert!((far.high - far.low - 2.0 * TENTH / 0.6).abs() < 0.3, "{far:?}");
+        assert!(
+            (far.high - far.low - 2.0 * TENTH / 0.6).abs() < 0.3,
+            "{far:?}"
+        );
     }
 
     #[test]

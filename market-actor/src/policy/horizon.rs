@@ -120,11 +120,7 @@ impl Horizon {
     /// The best path from here, its expected utility from here on, and how much better its first step is than any
     /// other.
     #[must_use]
-    pub fn plan(
-        &self,
-        situation: &Situation<'_>,
-        foresight: &dyn Foresight,
-    ) -> (Plan, f64, f64) {
+    pub fn plan(&self, situation: &Situation<'_>, foresight: &dyn Foresight) -> (Plan, f64, f64) {
         let (lattice, layers, offers) = self.layers(situation, foresight);
         let problem = situation.problem;
         let costs = tariffs(problem, &lattice, Some(situation.held), &offers);
@@ -186,8 +182,7 @@ impl Horizon {
     ) -> (Lattice, Vec<Layer>, Vec<Offer>) {
         let problem = situation.problem;
         let cell = problem.work / f64::from(self.cells.max(1));
-        let lattice =
-            Lattice::with_cell(problem, situation.remaining(), cell, Rounding::Between);
+        let lattice = Lattice::with_cell(problem, situation.remaining(), cell, Rounding::Between);
         let ahead = self.window.min(situation.slots_left()).saturating_sub(1);
         let mut offers = vec![situation.offer];
         let views = foresight.look(situation, ahead);

@@ -91,7 +91,9 @@ impl Lattice {
     /// Where `count` machines, or the next lower number that the job may hold, stand among the actions.
     #[must_use]
     pub fn index(&self, count: u32) -> usize {
-        self.actions.partition_point(|&n| n <= count).saturating_sub(1)
+        self.actions
+            .partition_point(|&n| n <= count)
+            .saturating_sub(1)
     }
 
     /// A layer whose values are `worth(machines before, work left)`, with `done` for no work left.
@@ -167,7 +169,12 @@ impl Lattice {
         for action in 1..self.actions.len() {
             let cost = tariff.cost[action] + fee;
             if cost.is_finite() {
-                self.shift(next.row(action), share * self.full[action], cost, &mut moved);
+                self.shift(
+                    next.row(action),
+                    share * self.full[action],
+                    cost,
+                    &mut moved,
+                );
                 raise(&mut best, &moved);
             }
         }
@@ -328,7 +335,14 @@ pub fn best(actions: &[u32], worths: &[f64], held: u32) -> (usize, f64) {
         .map(|(_, worth)| *worth)
         .fold(f64::NEG_INFINITY, f64::max);
     let margin = worths[chosen] - second;
-    (chosen, if margin.is_finite() { margin.max(0.0) } else { 0.0 })
+    (
+        chosen,
+        if margin.is_finite() {
+            margin.max(0.0)
+        } else {
+            0.0
+        },
+    )
 }
 
 #[cfg(test)]
@@ -338,7 +352,13 @@ mod tests {
     use crate::problem::throughput::Throughput;
 
     /// The recursion of the head, written down.
-    fn slow(lattice: &Lattice, problem: &Problem, next: &Layer, tariff: &Tariff, done: f64) -> Vec<f64> {
+    fn slow(
+        lattice: &Lattice,
+        problem: &Problem,
+        next: &Layer,
+        tariff: &Tariff,
+        done: f64,
+    ) -> Vec<f64> {
         let mut values = Vec::new();
         for &before in lattice.actions() {
             values.push(done);
@@ -350,7 +370,11 @@ mod tests {
                     .enumerate()
                     .filter(|(action, _)| tariff.cost[*action].is_finite())
                     .map(|(action, &n)| {
-                        let same = if n == before { tariff.same[action] } else { 1.0 };
+                        let same = if n == before {
+                            tariff.same[action]
+                        } else {
+                            1.0
+                        };
                         let left = work - same * problem.gain(before, n);
                         lattice.at(next, action, left) - tariff.cost[action]
                     })
@@ -363,12 +387,22 @@ mod tests {
 
     #[test]
     fn running_maxima_are_the_recursion() {
-        let mut problem = trial(0.2, Throughput::Affine { alpha: 0.72, beta: 2.0 });
+        let mut problem = trial(
+            0.2,
+            Throughput::Affine {
+                alpha: 0.72,
+                beta: 2.0,
+            },
+        );
         problem.fewest = 3;
         for rounding in [Rounding::Up, Rounding::Down, Rounding::Between] {
             let lattice = Lattice::new(&problem, 50.0, 77, rounding);
             let next = lattice.layer(1000.0, |m, left| f64::from(m).sin() * 9.0 - left * left);
-            let mut cost: Vec<f64> = lattice.actions().iter().map(|&n| f64::from(n) * 1.3).collect();
+            let mut cost: Vec<f64> = lattice
+                .actions()
+                .iter()
+                .map(|&n| f64::from(n) * 1.3)
+                .collect();
             cost[4] = f64::INFINITY;
             let mut same = vec![1.0; cost.len()];
             same[2] = 0.7;
@@ -396,7 +430,10 @@ mod tests {
     fn of_equals_the_nearest_counts() {
         let actions = [0, 1, 2, 3];
         assert_eq!(best(&actions, &[5.0, 7.0, 7.0, 7.0], 3), (3, 0.0));
-        assert_eq!(best(&actions, &[5.0, 7.0, 1.0, f64::NEG_INFINITY], 3), (1, 2.0));
+        assert_eq!(
+            best(&actions, &[5.0, 7.0, 1.0, f64::NEG_INFINITY], 3),
+            (1, 2.0)
+        );
         assert_eq!(best(&actions, &[f64::NEG_INFINITY; 4], 0).1, 0.0);
     }
 }

@@ -47,18 +47,28 @@ pub fn guard(situation: &Situation<'_>, wish: Decision, net: Net, margin: u32) -
     let spot = certain_spot(situation);
     let fastest = problem.fastest(limit.map(|limit| limit.saturating_add(spot)));
     let from = match net {
-        Net::Least => wish.held.count().clamp(problem.fewest, fastest.max(problem.fewest)),
+        Net::Least => wish
+            .held
+            .count()
+            .clamp(problem.fewest, fastest.max(problem.fewest)),
         Net::Lock => fastest,
     };
     for count in from..=fastest {
         let ways = ways(situation, count);
-        if let Some(held) = ways.into_iter().find(|&held| passes(situation, held, slots_left)) {
+        if let Some(held) = ways
+            .into_iter()
+            .find(|&held| passes(situation, held, slots_left))
+        {
             return Decision { held, reason };
         }
     }
     // Nothing passes any more: the way that changes least.
     let [cheapest, _, kept] = ways(situation, fastest);
-    let held = if kept.count() == fastest { kept } else { cheapest };
+    let held = if kept.count() == fastest {
+        kept
+    } else {
+        cheapest
+    };
     Decision { held, reason }
 }
 
@@ -127,7 +137,8 @@ fn after(situation: &Situation<'_>, held: Held, limit: Option<u32>) -> Option<u3
 fn passes(situation: &Situation<'_>, held: Held, slots_left: u32) -> bool {
     let limit = situation.offer.on_demand_available;
     let within = |limit, most| after(situation, held, limit).is_some_and(|slots| slots <= most);
-    within(limit, slots_left) || (limit.is_some() && within(None, slots_left - slots_left.div_ceil(4)))
+    within(limit, slots_left)
+        || (limit.is_some() && within(None, slots_left - slots_left.div_ceil(4)))
 }
 
 /// Spot that counts towards a promise.

@@ -14,9 +14,8 @@ use crate::problem::offer::Held;
 pub fn on_demand(situation: &Situation<'_>) -> Decision {
     let problem = situation.problem;
     let slots = f64::from(problem.soft_deadline.saturating_sub(1));
-    let enough = |&count: &u32| {
-        problem.done(problem.gain(0, count) + slots * problem.throughput.at(count))
-    };
+    let enough =
+        |&count: &u32| problem.done(problem.gain(0, count) + slots * problem.throughput.at(count));
     let machines = (problem.fewest..=problem.most)
         .find(enough)
         .unwrap_or_else(|| problem.fastest(None));
@@ -59,7 +58,11 @@ pub fn uniform(situation: &Situation<'_>, mixed: bool) -> Decision {
         if spot >= needed && spot > 0 {
             return maximal(situation, 1.0);
         }
-        return filled(&situation.offer, needed.max(spot), Reason::KeepsPace { target });
+        return filled(
+            &situation.offer,
+            needed.max(spot),
+            Reason::KeepsPace { target },
+        );
     }
     if spot > 0 {
         return maximal(situation, 1.0);
@@ -93,7 +96,11 @@ pub fn buy_ahead(situation: &Situation<'_>, sigma: f64) -> Decision {
     };
     let covered = situation.progress + problem.throughput.at(before) >= target;
     if count.abs_diff(before) == 1 && covered && before > 0 {
-        return filled(&situation.offer, before, Reason::StaysPut { instead_of: count });
+        return filled(
+            &situation.offer,
+            before,
+            Reason::StaysPut { instead_of: count },
+        );
     }
     filled(&situation.offer, count, reason)
 }

@@ -68,7 +68,10 @@ pub fn egress(bytes: u64, per_gibibyte: MicroUsd) -> MicroUsd {
 /// pools are joined while they cost at most `tolerance` times the cheapest, at their mean price.
 #[must_use]
 pub fn joined(zones: &[Offer], most: u32, tolerance: f64) -> Option<Offer> {
-    let mut order: Vec<&Offer> = zones.iter().filter(|zone| zone.spot_available > 0).collect();
+    let mut order: Vec<&Offer> = zones
+        .iter()
+        .filter(|zone| zone.spot_available > 0)
+        .collect();
     order.sort_by(|a, b| a.spot_price.total_cmp(&b.spot_price));
     let on_demand = zones
         .iter()
@@ -86,7 +89,11 @@ pub fn joined(zones: &[Offer], most: u32, tolerance: f64) -> Option<Offer> {
         money += f64::from(more) * zone.spot_price;
     }
     Some(Offer {
-        spot_price: if count > 0 { money / f64::from(count) } else { cheapest.spot_price },
+        spot_price: if count > 0 {
+            money / f64::from(count)
+        } else {
+            cheapest.spot_price
+        },
         spot_available: count,
         ..*on_demand
     })
@@ -99,7 +106,10 @@ pub fn joined(zones: &[Offer], most: u32, tolerance: f64) -> Option<Offer> {
 ///
 /// Nothing when there is no site or no slot.
 #[must_use]
-#[expect(clippy::too_many_arguments, reason = "a plan is a function of all of them")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a plan is a function of all of them"
+)]
 pub fn choose(
     problem: &Problem,
     elapsed: u32,
@@ -116,13 +126,20 @@ pub fn choose(
     if slots == 0 {
         return None;
     }
-    let lattice = Lattice::new(problem, remaining.max(f64::MIN_POSITIVE), cells, Rounding::Between);
+    let lattice = Lattice::new(
+        problem,
+        remaining.max(f64::MIN_POSITIVE),
+        cells,
+        Rounding::Between,
+    );
     let end = elapsed + slots as u32;
     let costs: Vec<_> = sites
         .iter()
         .enumerate()
         .map(|(site, own)| {
-            let held = at.filter(|place| place.site == site).map(|place| place.held);
+            let held = at
+                .filter(|place| place.site == site)
+                .map(|place| place.held);
             tariffs(problem, &lattice, held, &own.offers[..slots])
         })
         .collect();
@@ -150,7 +167,13 @@ pub fn choose(
                 let mut layer = stays[from].clone();
                 for to in (0..sites.len()).filter(|to| *to != from) {
                     let way = moves(from, to);
-                    lattice.arrive(&mut layer, &next[to], &costs[to][slot], way.share, way.egress.0 as f64);
+                    lattice.arrive(
+                        &mut layer,
+                        &next[to],
+                        &costs[to][slot],
+                        way.share,
+                        way.egress.0 as f64,
+                    );
                 }
                 layer
             })
@@ -160,7 +183,11 @@ pub fn choose(
     let mut stay: Option<f64> = None;
     for (site, own) in sites.iter().enumerate() {
         let here = at.is_none_or(|place| place.site == site);
-        let before = if here { at.map_or(0, |place| place.held.count()) } else { 0 };
+        let before = if here {
+            at.map_or(0, |place| place.held.count())
+        } else {
+            0
+        };
         let cost = &costs[site][0];
         let worths = if here {
             lattice.worths(&next[site], cost, before, remaining)
@@ -239,7 +266,18 @@ mod tests {
             egress: MicroUsd(egress),
         };
         let sites = [site(here), site(there)];
-        choose(&problem, 0, 62.0, Some(at), &sites, &|_, _| way, 1e6, 200, hysteresis).unwrap()
+        choose(
+            &problem,
+            0,
+            62.0,
+            Some(at),
+            &sites,
+            &|_, _| way,
+            1e6,
+            200,
+            hysteresis,
+        )
+        .unwrap()
     }
 
     #[test]
@@ -256,7 +294,14 @@ mod tests {
     #[test]
     fn a_dip_elsewhere_is_not_chased() {
         let here = [(0.30, 12); 6];
-        let dip = [(0.25, 12), (0.9, 12), (0.9, 12), (0.9, 12), (0.9, 12), (0.9, 12)];
+        let dip = [
+            (0.25, 12),
+            (0.9, 12),
+            (0.9, 12),
+            (0.9, 12),
+            (0.9, 12),
+            (0.9, 12),
+        ];
         assert_eq!(decide(&here, &dip, 100_000, 0.0).place.site, 0);
         // A pool that is about to be empty is left in time.
         let ends = [(0.3, 12), (0.3, 0), (0.3, 0), (0.3, 0), (0.3, 0), (0.3, 0)];
@@ -272,7 +317,12 @@ mod tests {
         assert!((joined.spot_price - (0.3 * 4.0 + 0.31 * 2.0) / 6.0 * 1e6).abs() < 1e-6);
         assert_eq!(super::joined(&zones, 3, 9.0).unwrap().spot_available, 3);
         assert!(super::joined(&[], 3, 1.0).is_none());
-        assert_eq!(super::joined(&[offer(0.3, 0)], 3, 1.0).unwrap().spot_available, 0);
+        assert_eq!(
+            super::joined(&[offer(0.3, 0)], 3, 1.0)
+                .unwrap()
+                .spot_available,
+            0
+        );
     }
 
     #[test]

@@ -177,11 +177,21 @@ mod tests {
         let mut shares = Shares::new(9);
         let steep = claim(&[0.0, 9.0, 12.0, 13.0]);
         let flat = claim(&[0.0, 4.0, 8.0, 12.0]);
-        assert_eq!(grant(&mut shares, &[("a", steep.clone()), ("b", flat.clone())], 4), [1, 3]);
+        assert_eq!(
+            grant(&mut shares, &[("a", steep.clone()), ("b", flat.clone())], 4),
+            [1, 3]
+        );
         assert_eq!(grant(&mut shares, &[("a", steep), ("b", flat)], 9), [3, 3]);
         // Worth nothing alone, much together.
         let gang = claim(&[0.0, 0.0, 0.0, 30.0]);
-        assert_eq!(grant(&mut shares, &[("a", gang), ("b", claim(&[0.0, 5.0, 9.0]))], 4), [3, 1]);
+        assert_eq!(
+            grant(
+                &mut shares,
+                &[("a", gang), ("b", claim(&[0.0, 5.0, 9.0]))],
+                4
+            ),
+            [3, 1]
+        );
     }
 
     #[test]
@@ -189,7 +199,12 @@ mod tests {
         let mut shares = Shares::new(3);
         let rich = claim(&[0.0, 100.0, 200.0, 300.0, 400.0]);
         let poor = claim(&[0.0, 0.0, 1.0]);
-        let claims = [("a", rich.clone()), ("b", rich), ("c", poor.clone()), ("d", poor)];
+        let claims = [
+            ("a", rich.clone()),
+            ("b", rich),
+            ("c", poor.clone()),
+            ("d", poor),
+        ];
         let mut longest = [0u32; 4];
         for _ in 0..60 {
             let given = grant(&mut shares, &claims, 4);

@@ -62,9 +62,9 @@ impl Rules {
             offer.on_demand_available = Some(0);
             offer.spot_available = 0;
         }
-        let dear = self.max_spot_price.is_some_and(|limit| {
-            offer.spot_price > slot_price(limit, situation.length).0 as f64
-        });
+        let dear = self
+            .max_spot_price
+            .is_some_and(|limit| offer.spot_price > slot_price(limit, situation.length).0 as f64);
         if self.no_spot || dear || self.left(situation) {
             offer.spot_available = 0;
         }
@@ -151,7 +151,10 @@ mod tests {
                 ..Rules::default()
             },
         ] {
-            for policy in [Policy::Maximal { limit: 1.0 }, Policy::BuyAhead { sigma: 0.9 }] {
+            for policy in [
+                Policy::Maximal { limit: 1.0 },
+                Policy::BuyAhead { sigma: 0.9 },
+            ] {
                 let outcome = lived(&rules, policy, &[(0.3, 12); 24]);
                 assert!(outcome.records.iter().all(|r| r.decision.held.spot == 0));
                 assert!(!outcome.missed);
@@ -176,7 +179,11 @@ mod tests {
             ..Rules::default()
         };
         let outcome = lived(&rules, Policy::Maximal { limit: 1.0 }, &[(0.3, 0); 24]);
-        let held: Vec<u32> = outcome.records.iter().map(|r| r.decision.held.count()).collect();
+        let held: Vec<u32> = outcome
+            .records
+            .iter()
+            .map(|r| r.decision.held.count())
+            .collect();
         assert_eq!(held[..3], [0, 0, 0]);
         assert!(held[3] > 0);
         assert_eq!(outcome.records[3].decision.reason.word(), "waited-enough");
@@ -192,9 +199,16 @@ mod tests {
             }),
             ..Rules::default()
         };
-        let slots: Vec<(f64, u32)> = [(0.3, 8), (0.3, 2)].into_iter().chain([(0.3, 8); 20]).collect();
+        let slots: Vec<(f64, u32)> = [(0.3, 8), (0.3, 2)]
+            .into_iter()
+            .chain([(0.3, 8); 20])
+            .collect();
         let outcome = lived(&rules, Policy::Maximal { limit: 1.0 }, &slots);
-        let spot: Vec<u32> = outcome.records.iter().map(|r| r.decision.held.spot).collect();
+        let spot: Vec<u32> = outcome
+            .records
+            .iter()
+            .map(|r| r.decision.held.spot)
+            .collect();
         assert_eq!(spot[..7], [8, 0, 0, 0, 0, 8, 8]);
     }
 }

@@ -31,7 +31,11 @@ fn every() -> Vec<Policy> {
         Policy::Ross { seed: 1 },
         Policy::Expectation(light),
     ];
-    for ending in [Ending::Track { rho: 0.6 }, Ending::CostToGo, Ending::Chain(light)] {
+    for ending in [
+        Ending::Track { rho: 0.6 },
+        Ending::CostToGo,
+        Ending::Chain(light),
+    ] {
         policies.push(Policy::Horizon(Horizon {
             ending,
             cells: 60,
@@ -159,7 +163,12 @@ fn a_stock_out_that_ends_is_waited_for_and_one_that_does_not_is_no_panic() {
         slot.on_demand_available = (at < 14).then_some(0);
     }
     for policy in every() {
-        let outcome = live(&policy, &problem, &Course::plain(&market, 12), Safety::default());
+        let outcome = live(
+            &policy,
+            &problem,
+            &Course::plain(&market, 12),
+            Safety::default(),
+        );
         assert!(!outcome.missed, "{policy}");
         assert_eq!(outcome.records[0].cost.0, 0);
     }
@@ -167,7 +176,12 @@ fn a_stock_out_that_ends_is_waited_for_and_one_that_does_not_is_no_panic() {
         slot.on_demand_available = Some(0);
     }
     for policy in every() {
-        let outcome = live(&policy, &problem, &Course::plain(&market, 12), Safety::default());
+        let outcome = live(
+            &policy,
+            &problem,
+            &Course::plain(&market, 12),
+            Safety::default(),
+        );
         assert!(outcome.missed && outcome.spent.0 == 0, "{policy}");
     }
 }
@@ -179,12 +193,29 @@ fn a_late_job_goes_on_while_it_pays_and_then_gives_up() {
     for slot in &mut market.slots[12..15] {
         slot.on_demand_available = Some(0);
     }
-    let late = live(&Policy::OnDemand, &problem, &Course::plain(&market, 12), Safety::default());
-    assert!(late.missed && late.completed.is_some_and(|slots| slots <= 15), "{late:?}");
+    let late = live(
+        &Policy::OnDemand,
+        &problem,
+        &Course::plain(&market, 12),
+        Safety::default(),
+    );
+    assert!(
+        late.missed && late.completed.is_some_and(|slots| slots <= 15),
+        "{late:?}"
+    );
     assert!(late.utility > 0);
-    assert!(late.records.iter().any(|r| r.decision.reason.word() == "late"));
+    assert!(
+        late.records
+            .iter()
+            .any(|r| r.decision.reason.word() == "late")
+    );
     problem.value.0 /= 4;
-    let gone = live(&Policy::OnDemand, &problem, &Course::plain(&market, 12), Safety::default());
+    let gone = live(
+        &Policy::OnDemand,
+        &problem,
+        &Course::plain(&market, 12),
+        Safety::default(),
+    );
     assert_eq!(gone.records[4].decision.reason.word(), "gives-up");
     assert_eq!(gone.completed, None);
 }
@@ -192,14 +223,27 @@ fn a_late_job_goes_on_while_it_pays_and_then_gives_up() {
 #[test]
 fn perfect_foresight_plans_around_a_price_that_rises() {
     let problem = job(0.4, 0, 1, 1.0);
-    let cheap_first: Vec<(f64, u32)> = (0..20).map(|at| (if at < 16 { 0.2 } else { 0.9 }, 12)).collect();
+    let cheap_first: Vec<(f64, u32)> = (0..20)
+        .map(|at| (if at < 16 { 0.2 } else { 0.9 }, 12))
+        .collect();
     let market = market(&cheap_first, 1.0);
     let perfect = Perfect { market: &market };
     let policy = Policy::Horizon(Horizon::track(6));
     let outcome = play(&problem, &Course::plain(&market, 10), |situation| {
-        policy.decide(situation, &perfect, &mut Memory::default(), Safety::default())
+        policy.decide(
+            situation,
+            &perfect,
+            &mut Memory::default(),
+            Safety::default(),
+        )
     });
-    assert!(outcome.records.iter().take(6).all(|record| record.decision.held.spot > 0));
+    assert!(
+        outcome
+            .records
+            .iter()
+            .take(6)
+            .all(|record| record.decision.held.spot > 0)
+    );
     let mean = outcome.spent.0 as f64 / problem.work;
     assert!(mean < 0.27e6, "a unit cost {mean}");
 }
@@ -230,8 +274,20 @@ fn jobs_share_a_pool_by_what_spot_is_worth_to_them() {
         assert!(worth.windows(2).all(|pair| pair[1] >= pair[0]), "{worth:?}");
     }
     let claims = BTreeMap::from([
-        ("almost-done".to_owned(), Claim { worth: almost_done, weight: 1.0 }),
-        ("behind".to_owned(), Claim { worth: behind, weight: 1.0 }),
+        (
+            "almost-done".to_owned(),
+            Claim {
+                worth: almost_done,
+                weight: 1.0,
+            },
+        ),
+        (
+            "behind".to_owned(),
+            Claim {
+                worth: behind,
+                weight: 1.0,
+            },
+        ),
     ]);
     let granted = Shares::new(4).grant(&claims, 8);
     assert!(granted["behind"] > granted["almost-done"], "{granted:?}");

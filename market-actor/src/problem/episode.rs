@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use shared::units::MicroUsd;
 
+use super::Problem;
 use super::decision::{Decision, Reason, Situation};
 use super::offer::{Held, Offer, slot_price};
 use super::throughput::Throughput;
-use super::Problem;
 use crate::market::Market;
 use crate::utility::value;
 
@@ -242,7 +242,8 @@ fn pass(
         gained = (share * after * full + rest - problem.reconfigure.lost * full).max(0.0);
         spot_cost -= f64::from(reclaimed) * offer.spot_price * (1.0 - after);
     }
-    let on_demand_cost = MicroUsd((f64::from(held.on_demand) * offer.on_demand_price).round() as u64);
+    let on_demand_cost =
+        MicroUsd((f64::from(held.on_demand) * offer.on_demand_price).round() as u64);
     let cost = MicroUsd(spot_cost.round() as u64 + on_demand_cost.0);
     let idle = if full > 0.0 {
         (1.0 - gained / full).clamp(0.0, 1.0)

@@ -104,7 +104,8 @@ impl Offer {
     /// What the cheapest way to hold `count` machines costs; infinite when there are not as many.
     #[must_use]
     pub fn price_of(&self, count: u32) -> f64 {
-        self.fill(count).map_or(f64::INFINITY, |held| self.cost(held))
+        self.fill(count)
+            .map_or(f64::INFINITY, |held| self.cost(held))
     }
 }
 
@@ -150,6 +151,9 @@ mod tests {
         let half = Micros(1_800_000_000);
         assert_eq!(slot_price(MicroUsd(918_001), half), MicroUsd(459_001));
         assert_eq!(slot_price(MicroUsd(2_000_000), half), MicroUsd(1_000_000));
-        assert_eq!(slot_price(MicroUsd(u64::MAX), Micros(u64::MAX)), MicroUsd(u64::MAX));
+        assert_eq!(
+            slot_price(MicroUsd(u64::MAX), Micros(u64::MAX)),
+            MicroUsd(u64::MAX)
+        );
     }
 }

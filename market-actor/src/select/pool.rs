@@ -113,7 +113,11 @@ pub fn standard(day: u32) -> Vec<Member> {
     .collect();
     let drift = Source::Autoregression { memory: 5 * day };
     for source in [Source::Persistence, drift] {
-        for (window, ending) in [(6, Ending::Track { rho: 0.6 }), (6, Ending::CostToGo), (12, Ending::CostToGo)] {
+        for (window, ending) in [
+            (6, Ending::Track { rho: 0.6 }),
+            (6, Ending::CostToGo),
+            (12, Ending::CostToGo),
+        ] {
             let horizon = Horizon {
                 ending,
                 ..Horizon::track(window)
@@ -188,7 +192,10 @@ mod tests {
         let members = standard(48);
         for (at, member) in members.iter().enumerate() {
             assert!(!members[..at].contains(member), "{}", member.name());
-            assert!(!matches!(member.source, Source::Perfect | Source::Noisy { .. }));
+            assert!(!matches!(
+                member.source,
+                Source::Perfect | Source::Noisy { .. }
+            ));
         }
     }
 }

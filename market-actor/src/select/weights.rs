@@ -123,13 +123,22 @@ mod tests {
     use shared::random::{Domain, Stream};
 
     /// Plays a sequence that may look at the chances before it answers, and returns the regret.
-    fn regret(members: usize, boost: f64, rounds: u32, mut adversary: impl FnMut(u32, &Weights) -> Vec<f64>) -> (f64, f64) {
+    fn regret(
+        members: usize,
+        boost: f64,
+        rounds: u32,
+        mut adversary: impl FnMut(u32, &Weights) -> Vec<f64>,
+    ) -> (f64, f64) {
         let mut weights = Weights::new(members, boost);
         let mut earned = 0.0;
         for round in 0..rounds {
             let utilities = adversary(round, &weights);
             let chances = weights.chances();
-            earned += chances.iter().zip(&utilities).map(|(c, u)| c * u).sum::<f64>();
+            earned += chances
+                .iter()
+                .zip(&utilities)
+                .map(|(c, u)| c * u)
+                .sum::<f64>();
             weights.learn(&utilities);
         }
         let best = weights.sums().iter().copied().fold(0.0, f64::max);
@@ -147,37 +156,51 @@ mod tests {
             for members in [2, 11, 23] {
                 for rounds in [10, 66, 1000] {
                     let check = |name: &str, (regret, bound): (f64, f64)| {
-                        assert!(regret <= bound + 1e-9, "{name} x{boost} M {members} n {rounds}: {regret} above {bound}");
+                        assert!(
+                            regret <= bound + 1e-9,
+                            "{name} x{boost} M {members} n {rounds}: {regret} above {bound}"
+                        );
                         regret
                     };
                     // Ruins whoever follows the leader: the leader of now earns nothing.
                     let ruin = regret(members, boost, rounds, |_, weights| {
                         let leader = leader(weights);
-                        (0..members).map(|at| f64::from(u8::from(at != leader))).collect()
+                        (0..members)
+                            .map(|at| f64::from(u8::from(at != leader)))
+                            .collect()
                     });
                     check("against the leader", ruin);
                     // Whoever is likeliest earns nothing: the adversary sees the chances.
                     let likeliest = regret(members, boost, rounds, |_, weights| {
                         let chances = weights.chances();
                         let top = chances.iter().copied().fold(0.0, f64::max);
-                        chances.iter().map(|c| f64::from(u8::from(*c < top))).collect()
+                        chances
+                            .iter()
+                            .map(|c| f64::from(u8::from(*c < top)))
+                            .collect()
                     });
                     check("against the likeliest", likeliest);
                     // Coins: the best of M random walks.
                     let coins = regret(members, boost, rounds, |round, _| {
                         let stream = Stream::new(9, Domain::Policy, [round, 0, 0]);
-                        (0..members as u32).map(|at| (stream.uniform(at) > 0.5).into()).collect()
+                        (0..members as u32)
+                            .map(|at| (stream.uniform(at) > 0.5).into())
+                            .collect()
                     });
                     check("coins", coins);
                     // The best one changes: first half one, then another.
                     let switch = regret(members, boost, rounds, |round, _| {
                         let best = usize::from(round >= rounds / 2);
-                        (0..members).map(|at| f64::from(u8::from(at == best))).collect()
+                        (0..members)
+                            .map(|at| f64::from(u8::from(at == best)))
+                            .collect()
                     });
                     check("switching", switch);
                     // One step apart, ever alternating.
                     let alternating = regret(members, boost, rounds, |round, _| {
-                        (0..members).map(|at| f64::from(u8::from(at as u32 % 2 == round % 2))).collect()
+                        (0..members)
+                            .map(|at| f64::from(u8::from(at as u32 % 2 == round % 2)))
+                            .collect()
                     });
                     check("alternating", alternating);
                 }
@@ -193,7 +216,11 @@ mod tests {
         let mut weights = Weights::new(2, 1.0);
         let mut earned = 0.0;
         for round in 0..rounds {
-            let utilities = if round % 2 == 0 { [1.0, 0.0] } else { [0.0, 1.0] };
+            let utilities = if round % 2 == 0 {
+                [1.0, 0.0]
+            } else {
+                [0.0, 1.0]
+            };
             let leader = usize::from(sums[1] > sums[0]);
             followed += utilities[leader];
             let chances = weights.chances();
@@ -215,7 +242,10 @@ mod tests {
             let book = 2.0 * (n * log / 2.0).sqrt() + (log / 8.0).sqrt();
             // The book bounds the sums once more: ours is lower, by no more than a constant.
             let behind = book - weights.bound(rounds);
-            assert!((0.0..4.0 * (log / 8.0).sqrt()).contains(&behind), "{rounds}: {behind}");
+            assert!(
+                (0.0..4.0 * (log / 8.0).sqrt()).contains(&behind),
+                "{rounds}: {behind}"
+            );
         }
         assert_eq!(Weights::new(1, 1.0).bound(50), 0.0);
         assert_eq!(Weights::new(1, 1.0).chances(), [1.0]);

@@ -31,7 +31,13 @@ pub(crate) fn market(spot: &[(f64, u32)], on_demand: f64) -> Market {
 }
 
 fn steady(count: u32) -> impl FnMut(&Situation<'_>) -> Decision {
-    move |situation| filled(&situation.offer, count, Reason::EvenPace { machines: count })
+    move |situation| {
+        filled(
+            &situation.offer,
+            count,
+            Reason::EvenPace { machines: count },
+        )
+    }
 }
 
 #[test]
