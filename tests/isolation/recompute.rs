@@ -145,7 +145,7 @@ fn staged(model: &Arc<Model>, plan: &Plan, rows: &[TokenRow]) -> (Stage, Arc<Bat
         step: 0,
         rows: rows.iter().collect(),
     };
-    let batch = pack::passes(&[request], 10_000).remove(0);
+    let batch = pack::passes(&[request], 10_000, pack::Cut::Anywhere).remove(0);
     assert_eq!(stage.attach(Adapter::new(layout, values, 7)), 0);
     (stage, Arc::new(batch))
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use gpu_actor::model::Model;
 use gpu_actor::replica::local::LocalReplica;
 use proptest::prelude::*;
-use shared::recompute::Recompute;
 use shared::model::Family;
+use shared::recompute::Recompute;
 use system_tests::methods;
 use system_tests::plan::{self, Plan, plain};
 
