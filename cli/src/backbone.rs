@@ -4,9 +4,9 @@ use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
 
-use gpu_actor::model::{Model, OpenOptions};
+use gpu_actor::model::{Model, OpenOptions, arithmetic};
 use kernels::cpu::Cpu;
-use shared::job::BackboneFormat;
+use shared::job::{BackboneFormat, Products};
 use shared::model::ModelShape;
 
 use crate::exit::{Exit, Failure, OrExit};
@@ -37,6 +37,21 @@ pub(crate) fn cpu(threads: Option<usize>) -> Result<Cpu, Failure> {
         Exit::Internal
     };
     Cpu::new(asked.min(cores)).or_exit(exit)
+}
+
+/// The same, set to an arithmetic of frozen products.
+///
+/// # Errors
+/// As [`cpu`].
+pub(crate) fn cpu_with(threads: Option<usize>, products: Products) -> Result<Cpu, Failure> {
+    let cpu = arithmetic::set(cpu(threads)?, products);
+    if products == Products::Split && cpu.isa().name() != "amx" {
+        tracing::warn!(
+            instructions = cpu.isa().name(),
+            "this processor has no AMX: products = \"split\" is right here but many times slower than \"f32\""
+        );
+    }
+    Ok(cpu)
 }
 
 /// A model with its language.

@@ -9,7 +9,7 @@ use coordinator::actor::{BackboneFiles, CoordinatorSettings, Language as Spoken}
 use coordinator::life::placement::{Load, Stages, Weights};
 use coordinator::settings as decisions;
 use gpu_actor::actor::{Fetch, NodeSettings};
-use gpu_actor::model::{Model, OpenOptions, arithmetic};
+use gpu_actor::model::{Model, OpenOptions};
 use kernels::cpu::Cpu;
 use shared::artifact;
 use shared::config::joining;
@@ -17,6 +17,7 @@ use shared::config::load::Loaded;
 use shared::config::places;
 use shared::config::schema::{self, Node};
 use shared::ids::NodeName;
+use shared::job::Products;
 use shared::net::endpoint::EndpointSettings;
 use shared::units::{Bytes, Micros};
 
@@ -278,7 +279,7 @@ pub(crate) fn node(
         serve_rate: config.gpu_actor.serve_rate(),
         format: config.model.format,
         memory: node.memory,
-        cpu: arithmetic::set(threads(node.threads)?, config.model.products),
+        cpu: threads(node.threads, config.model.products)?,
         heartbeat: Duration::from_micros(config.coordinator.heartbeat().0),
         tokens_per_pass: usize::try_from(config.plan.tokens_per_pass).unwrap_or(usize::MAX),
         rounds_ahead: usize::try_from(config.plan.rounds_ahead)
@@ -293,9 +294,9 @@ pub(crate) fn node(
     })
 }
 
-fn threads(asked: u64) -> Result<Cpu, Failure> {
+fn threads(asked: u64, products: Products) -> Result<Cpu, Failure> {
     let asked = usize::try_from(asked).ok().and_then(NonZero::new);
-    backbone::cpu(asked.map(NonZero::get))
+    backbone::cpu_with(asked.map(NonZero::get), products)
 }
 
 /// Ends when the system asks the process to end; asked again, the process ends at once.

@@ -18,6 +18,7 @@ pub(crate) mod head;
 pub mod isa;
 pub(crate) mod math;
 pub(crate) mod micro;
+pub(crate) mod pieces;
 pub mod products;
 pub(crate) mod rms_norm;
 pub(crate) mod rope;

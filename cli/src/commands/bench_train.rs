@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gpu_actor::model::{Model, arithmetic};
+use gpu_actor::model::Model;
 use gpu_actor::train::event::Event;
 use gpu_actor::train::session::Session;
 use kernels::cpu::Cpu;
@@ -52,7 +52,7 @@ pub(crate) fn run(
     let interrupt = Interrupt::listen()?;
     interrupt.after_steps();
     let store = Store::new(settings)?;
-    let cpu = arithmetic::set(backbone::cpu(args.threads)?, args.products);
+    let cpu = backbone::cpu_with(args.threads, args.products)?;
     let format = match args.backbone.as_str() {
         "f32" => BackboneFormat::F32,
         "bf16" => BackboneFormat::Bf16,

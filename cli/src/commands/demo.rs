@@ -2,7 +2,6 @@
 
 use std::path::{self, Path, PathBuf};
 
-use gpu_actor::model::arithmetic;
 use gpu_actor::model::tiny::{self, TinySpec};
 use shared::job::BackboneFormat;
 
@@ -44,8 +43,7 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
     }
     let mut engine = jobs.file.engine.clone();
     engine.products = args.products.unwrap_or(engine.products);
-    let cpu = backbone::cpu(args.threads.filter(|_| args.alone))?;
-    let cpu = arithmetic::set(cpu, engine.products);
+    let cpu = backbone::cpu_with(args.threads.filter(|_| args.alone), engine.products)?;
     let backbone = Backbone::open(
         &store,
         &jobs.file.model,

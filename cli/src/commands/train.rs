@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use gpu_actor::model::arithmetic;
 use gpu_actor::peft::modules::matched;
 use gpu_actor::train::memory::Estimate;
 use serde::Serialize;
@@ -74,8 +73,7 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
     let mut engine = jobs.file.engine.clone();
     engine.recompute = args.recompute.unwrap_or(engine.recompute);
     engine.products = args.products.unwrap_or(engine.products);
-    let cpu = backbone::cpu(args.threads.or(engine.threads))?;
-    let cpu = arithmetic::set(cpu, engine.products);
+    let cpu = backbone::cpu_with(args.threads.or(engine.threads), engine.products)?;
     let store = Store::new(settings)?;
     let backbone = Backbone::open(
         &store,

@@ -12,36 +12,13 @@ use super::Cpu;
 use super::disjoint::{DisjointMut, Tile};
 use super::isa::{Isa, isa_dispatch};
 use super::micro;
+use super::pieces::{DEPTH, HEADER, PANEL, PIECES, SIDE, STEP, STRIP, TILE};
 use super::transpose::fetch;
 
 mod emulated;
 
-/// Numbers along the reduction in a step.
-pub(crate) const DEPTH: usize = 32;
-
-/// Rows of a tile of the left, columns of one of the right.
-pub(crate) const SIDE: usize = 16;
-
-/// Rows of the left that are packed together.
-pub(crate) const STRIP: usize = 2 * SIDE;
-
-/// Columns of the right that are packed together.
-pub(crate) const PANEL: usize = 2 * SIDE;
-
 // A panel of numbers becomes one of pieces.
 const _: () = assert!(PANEL == micro::PANEL);
-
-/// Words of a tile.
-pub(crate) const TILE: usize = 256;
-
-/// Pieces of a number: high, middle, low.
-pub(crate) const PIECES: usize = 3;
-
-/// Words of a step of a strip or a panel.
-pub(crate) const STEP: usize = 2 * PIECES * TILE;
-
-/// Words before the first step of a strip, a cache line; the first has a bit for each row with a number that is not finite.
-pub(crate) const HEADER: usize = 16;
 
 /// Numbers of a row of the left from those that are packed to those that are asked for.
 const AHEAD: usize = 2 * DEPTH;

@@ -15,7 +15,7 @@ use std::arch::asm;
 mod kernel;
 
 use super::disjoint::Tile;
-use super::split::{HEADER, PANEL, SIDE, STEP, STRIP};
+use super::pieces::{HEADER, PANEL, SIDE, STEP, STRIP};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use kernel::{four, two};
 

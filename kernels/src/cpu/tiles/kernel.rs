@@ -5,7 +5,7 @@
 
 use std::arch::asm;
 
-use crate::cpu::split::SIDE;
+use crate::cpu::pieces::SIDE;
 
 /// Four products of two tiles of the left and two of the right; what the next step reads of the right is asked for.
 macro_rules! meet {
