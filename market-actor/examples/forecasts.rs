@@ -230,7 +230,7 @@ fn table(what: &str, series: &[f64], models: &[Arc<dyn Model>], unit: Unit, aske
                 .map_or_else(|| "-".to_owned(), |brier| format!("{brier:.3}"))
         );
     }
-    if let Some(choice) = choose(&reports, asked.horizon.div_ceil(plan.stride) - 1) {
+    if let Some(choice) = choose(&reports, plan.lags()) {
         println!("\n{choice}\n");
     }
 }

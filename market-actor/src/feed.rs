@@ -95,6 +95,8 @@ impl<T: Copy> Steps<T> {
         }
         let last = changes.last()?.0;
         let end = end.max(last);
+        let increase = changes.windows(2).all(|two| two[0].0 < two[1].0);
+        debug_assert!(increase, "FD-1");
         Some(Self { changes, end })
     }
 
@@ -167,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_values_at_one_instant_the_last_counts_in_any_order() {
+    fn fd_1_of_values_at_one_instant_the_last_counts_in_any_order() {
         let steps = Steps::new(
             vec![(Micros(9), 1), (Micros(3), 2), (Micros(9), 7)],
             Micros(5),

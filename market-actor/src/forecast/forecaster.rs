@@ -10,6 +10,7 @@ use shared::units::MicroUsd;
 use super::arima::Arima;
 use super::belief::Belief;
 use super::capacity::Capacity;
+use super::choice::{Choice, choose};
 use super::hedge::Hedge;
 use super::model::{Model, Prospect, Range};
 use super::persistence::Persistence;
@@ -17,6 +18,7 @@ use super::residual::Residual;
 use super::seasonal::SeasonalNaive;
 use super::smoothing::Smoothing;
 use super::transition::Transition;
+use super::trial::{Plan, Report, Unit, run};
 use super::{Forecast, Outlook, Quantiles, SlotOutlook};
 use crate::market::Slot;
 
@@ -61,6 +63,52 @@ impl Forecaster {
             Arc::new(hedge(capacity_models(day))),
         )
     }
+}
+
+/// A forecaster of models that were tried, and what they were chosen by.
+#[derive(Clone, Debug)]
+pub struct Proven {
+    /// Of the models chosen.
+    pub forecaster: Forecaster,
+    /// Of the price.
+    pub price: Choice,
+    /// Of the capacity.
+    pub capacity: Choice,
+}
+
+/// Tries all models and the ensemble of them on what was seen, and takes for price and for capacity the best one that
+/// beats persistence by more than chance, or persistence. `day` is a day in slots, 0 where there is no day to look for.
+#[must_use]
+pub fn proven(seen: &[Slot], day: usize, plan: &Plan) -> Proven {
+    let ensemble = Forecaster::ensemble(day);
+    let mut price = price_models(day);
+    price.push(ensemble.price);
+    let mut capacity = capacity_models(day);
+    capacity.push(ensemble.capacity);
+    let (price, of_price) = pick(&price, &price_series(seen), Unit::Dollars, plan);
+    let (capacity, of_capacity) = pick(&capacity, &capacity_series(seen), Unit::Machines, plan);
+    Proven {
+        forecaster: Forecaster {
+            memory: plan.memory,
+            ..Forecaster::new(price, capacity)
+        },
+        price: of_price,
+        capacity: of_capacity,
+    }
+}
+
+fn pick(
+    models: &[Arc<dyn Model>],
+    series: &[f64],
+    unit: Unit,
+    plan: &Plan,
+) -> (Arc<dyn Model>, Choice) {
+    let reports = models
+        .iter()
+        .map(|model| run(model.as_ref(), series, unit, plan));
+    let reports: Vec<Report> = reports.collect();
+    let choice = choose(&reports, plan.lags()).expect("persistence is always among the models");
+    (Arc::clone(&models[choice.chosen]), choice)
 }
 
 fn hedge(members: Vec<Arc<dyn Model>>) -> Hedge {

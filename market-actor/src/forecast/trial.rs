@@ -75,6 +75,14 @@ struct Tally {
     losable: f64,
 }
 
+impl Plan {
+    /// Further points that the path of a point reaches.
+    #[must_use]
+    pub fn lags(&self) -> usize {
+        self.horizon.div_ceil(self.stride.max(1)).saturating_sub(1)
+    }
+}
+
 impl Report {
     /// The pinball loss, mean over all slots ahead.
     #[must_use]

@@ -72,6 +72,30 @@ fn a_price_that_never_moved_is_said_exactly() {
     }
 }
 
+#[test]
+fn what_is_proven_is_used_and_nothing_else() {
+    let mut seen = slots(4, 160);
+    // A price that never moves cannot be forecast better; a capacity that goes to and fro can.
+    for (at, slot) in seen.iter_mut().enumerate() {
+        slot.spot_price = MicroUsd(918_000);
+        slot.spot_available = if at % 2 == 0 { 2 } else { 9 };
+    }
+    let plan = Plan {
+        horizon: 3,
+        first: 60,
+        stride: 4,
+        refit: 8,
+        memory: MEMORY,
+    };
+    let proven = proven(&seen, 0, &plan);
+    assert_eq!(proven.price.chosen, 0);
+    assert_eq!(proven.forecaster.price.name(), "persistence");
+    assert!(proven.capacity.chosen > 0, "{}", proven.capacity);
+    let medians = proven.forecaster.outlook(&seen, 3).medians();
+    let capacities: Vec<u32> = medians.iter().map(|slot| slot.spot_available).collect();
+    assert_eq!(capacities, [2, 9, 2], "{}", proven.capacity);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
 
@@ -97,12 +121,14 @@ proptest! {
         }
     }
 
+    /// Nothing is remembered from one call to the next.
     #[test]
     fn an_outlook_depends_on_what_was_seen_alone(seed: u64, seen in 1usize..50) {
         let all = slots(seed, 60);
         let forecaster = Forecaster::ensemble(12);
-        let whole = forecaster.outlook(&all[..seen], 4);
-        let copied: Vec<Slot> = all.iter().take(seen).copied().collect();
-        prop_assert_eq!(whole, forecaster.outlook(&copied, 4));
+        let before = forecaster.outlook(&all[..seen], 4);
+        let later = forecaster.outlook(&all, 4);
+        prop_assert_eq!(later.slots.len(), 4);
+        prop_assert_eq!(before, forecaster.outlook(&all[..seen], 4));
     }
 }
