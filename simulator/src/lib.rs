@@ -21,8 +21,12 @@
 //! | SIM-11 | no job is said to run on a broken replica |
 //!
 //! One seed is one history: [`run`] twice gives the same [`Report`], whose `log` is a hash of all that happened.
+//!
+//! [`fleet`] is another simulation: what the planner's choices are worth over a week of many GPUs.
 
 #![forbid(unsafe_code)]
+
+pub mod fleet;
 
 mod artifacts;
 mod dice;

@@ -100,10 +100,15 @@ impl Curve {
             (count, at) if at == count => (points[count - 2], points[count - 1]),
             (_, at) => (points[at - 1], points[at]),
         };
-        let rise = u128::from(high.1 - low.1) * u128::from(size - low.0);
-        let run = u128::from(high.0 - low.0);
-        low.1
-            .saturating_add(u64::try_from(rise.div_ceil(run)).unwrap_or(u64::MAX))
+        let (rise, run, way) = (high.1 - low.1, high.0 - low.0, size - low.0);
+        let more = match rise.checked_mul(way) {
+            Some(product) => product.div_ceil(run),
+            None => {
+                let product = u128::from(rise) * u128::from(way);
+                u64::try_from(product.div_ceil(u128::from(run))).unwrap_or(u64::MAX)
+            }
+        };
+        low.1.saturating_add(more)
     }
 
     /// The sum of curves, each so many times.

@@ -98,13 +98,7 @@ impl Device {
         let value = profile.compute.width();
         let mut estimated = Vec::new();
         let mut product = |out: usize, input: usize, weights| {
-            linear(
-                profile,
-                out as u64,
-                input as u64,
-                weights,
-                &mut estimated,
-            )
+            linear(profile, out as u64, input as u64, weights, &mut estimated)
         };
         let mut products = Vec::new();
         for projection in Projection::ALL {
@@ -158,6 +152,12 @@ impl Device {
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// The model it computes.
+    #[must_use]
+    pub fn model(&self) -> &ModelShape {
+        &self.model
     }
 
     fn floor(&self) -> Both<u64> {
