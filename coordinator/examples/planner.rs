@@ -40,6 +40,7 @@ fn problem(jobs: u64, stages: u32) -> Result<Snapshot, Box<dyn std::error::Error
         counted_permille: 1000,
         steps: 1000,
         arrived: Micros(at),
+        queued: Micros(at),
         started: None,
         max_added_latency: None,
         deadline: None,

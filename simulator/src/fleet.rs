@@ -27,13 +27,14 @@ mod tests;
 mod timeline;
 pub mod trace;
 
+use coordinator::plan::place::NoPlace;
 use coordinator::plan::profile::Profile;
 use coordinator::plan::snapshot::Snapshot;
 
 pub use cluster::run;
 pub use instance::{System, best_width};
 pub use jobs::{Job, Mix, jobs};
-pub use report::{Comparison, Outcome, compare};
+pub use report::{Comparison, Ended, Outcome, PAPER};
 pub use timeline::svg;
 
 /// What is simulated.
@@ -79,4 +80,27 @@ impl Default for Losses {
             checkpoint_s: 600,
         }
     }
+}
+
+/// Simulates all systems over the same jobs.
+///
+/// # Errors
+/// [`NoPlace`] when the backbone does not fit an instance.
+pub fn compare(
+    setting: &Setting,
+    mix: &Mix,
+    jobs: &[Job],
+    source: &str,
+) -> Result<Comparison, NoPlace> {
+    let outcomes = System::ALL
+        .iter()
+        .map(|system| run(setting, mix, jobs, *system))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Comparison {
+        source: source.to_owned(),
+        gpus: setting.gpus,
+        device: setting.profile.device.clone(),
+        origin: setting.profile.origin,
+        outcomes,
+    })
 }

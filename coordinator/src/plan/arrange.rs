@@ -75,8 +75,10 @@ pub fn arrange(pipeline: &Pipeline<'_>, tasks: &[&Task], options: &Options) -> O
     }
     let levels = Levels::of(options);
     let at = |micro_batches| arrange_with(pipeline, tasks, micro_batches, levels);
-    if let Some(micro_batches) = options.micro_batches {
-        return at(micro_batches.max(1));
+    if let Some(asked) = options.micro_batches
+        && let Some(found) = at(asked.max(1))
+    {
+        return Some(found);
     }
     let most = most_micro_batches(tasks, !pipeline.padded);
     let start = (pipeline.len().next_power_of_two() as u64 / 2).clamp(1, most);
@@ -122,12 +124,7 @@ pub fn arrange_with(
     let resident: Vec<u64> = (0..pipeline.len())
         .map(|stage| pipeline.resident(stage, tasks, micro_batches))
         .collect();
-    let fusion = Fusion {
-        pipeline,
-        loads: &loads,
-        micro_batches,
-        resident: &resident,
-    };
+    let fusion = Fusion::new(pipeline, &loads, micro_batches, &resident);
     let alone: Vec<Vec<usize>> = (0..tasks.len()).map(|job| vec![job]).collect();
     let enters = |jobs: &Vec<usize>| {
         let mixes = fusion.mixes(jobs);
@@ -294,6 +291,14 @@ impl<'a> Clock<'a> {
         schedule(&graphs).end.saturating_sub(compute)
     }
 
+    /// Whether one pass of every unit fits every stage.
+    fn fit(&self, units: &[Unit]) -> bool {
+        units.iter().all(|unit| {
+            let each = unit.bytes.iter().zip(&self.rooms);
+            { each }.all(|(bytes, room)| bytes <= room)
+        })
+    }
+
     /// Buckets and their template.
     fn order(&self, ordered: bool) -> Option<(Vec<Vec<usize>>, Template)> {
         let count = self.times.len();
@@ -312,8 +317,8 @@ impl<'a> Clock<'a> {
         };
         if !ordered {
             let buckets: Vec<Vec<usize>> = (0..count).map(|task| vec![task]).collect();
-            let template = make(&self.units(&buckets));
-            return Some((buckets, template));
+            let units = self.units(&buckets);
+            return self.fit(&units).then(|| (buckets, make(&units)));
         }
         let sizes: Vec<u64> = self.times.iter().map(|times| times[0].sum()).collect();
         let quick = count * self.micro_batches as usize * self.pipeline.len() > STEPS;
@@ -321,10 +326,7 @@ impl<'a> Clock<'a> {
         for parts in buckets::numbers(count) {
             let buckets = buckets::even(&sizes, parts);
             let units = self.units(&buckets);
-            let fits = units.iter().zip(&buckets).all(|(unit, bucket)| {
-                let each = unit.bytes.iter().zip(&self.rooms);
-                bucket.len() == 1 || { each }.all(|(bytes, room)| bytes <= room)
-            });
+            let fits = self.fit(&units);
             if !fits {
                 continue;
             }

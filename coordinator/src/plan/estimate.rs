@@ -87,12 +87,7 @@ impl<'a> Loads<'a> {
                 .map(|stage| pipeline.resident(stage, &tasks, micro_batches))
                 .collect();
             let loads = self.at(pipeline, micro_batches);
-            let fusion = Fusion {
-                pipeline,
-                loads: &loads,
-                micro_batches,
-                resident: &resident,
-            };
+            let fusion = Fusion::new(pipeline, &loads, micro_batches, &resident);
             let found = grouped(&fusion, jobs, fuse).map(|(groups, step)| Estimate {
                 micro_batches,
                 groups,
@@ -137,7 +132,7 @@ fn grouped(fusion: &Fusion<'_>, jobs: &[usize], fuse: bool) -> Option<(usize, u6
             return Some((count, fusion.step(&fusion.timings(&groups))));
         }
         if fits {
-            let timing = fusion.pipeline.timing(&mixes);
+            let timing = fusion.timing(&mixes);
             let beats = fusion.micro_batches * count as u64 * timing.beat;
             return Some((count, timing.warm + timing.drain + beats));
         }

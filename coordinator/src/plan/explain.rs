@@ -99,6 +99,9 @@ pub struct Left {
     pub adapters_permille: u64,
 }
 
+/// Jobs above which a level is switched off with the number of micro-batches kept.
+const REPLANNED: usize = 64;
+
 fn micros(nanos: u64) -> Micros {
     Micros(nanos.div_ceil(1000))
 }
@@ -118,6 +121,9 @@ pub fn replica(
     let without = |change: &dyn Fn(&mut Options)| {
         let mut options = options.clone();
         change(&mut options);
+        if tasks.len() > REPLANNED {
+            options.micro_batches = Some(arrangement.micro_batches);
+        }
         arrange(pipeline, tasks, &options).map(|other| micros(other.step()))
     };
     let padded = Pipeline {
@@ -186,7 +192,9 @@ fn hybrid_tasks(
         };
         loads.iter().map(of).collect()
     };
-    let beat = |jobs: &[usize]| arrangement.micro_batches * pipeline.timing(&mixes(jobs)).beat;
+    let kinds = pipeline.kinds();
+    let beat =
+        |jobs: &[usize]| arrangement.micro_batches * pipeline.timing(&kinds, &mixes(jobs)).beat;
     let why = |jobs: &Vec<usize>| HybridWhy {
         jobs: jobs.iter().map(|job| replica.jobs[*job]).collect(),
         rows: mixes(jobs).first().map_or(0, |mix| mix.tokens),

@@ -3,7 +3,7 @@
 //! Jobs are put in one order, and replicas take from its front:
 //!
 //! 1. jobs that train and have not had their quantum, by when they began;
-//! 2. jobs that have waited for the patience, the oldest first;
+//! 2. jobs that have waited for the patience since they came or were paused, the longest first;
 //! 3. the others by their tenant's virtual time: `(served + rows of its jobs before this one) / weight`, weighted fair
 //!    queueing with a job's step as its packet; of a tenant those that train before those that wait, then by arrival.
 //!
@@ -34,7 +34,7 @@ pub fn class(snapshot: &Snapshot, task: &Task) -> Class {
     let since = |then: Micros| snapshot.now.since(then);
     match task.started {
         Some(started) if since(started) < snapshot.options.quantum => Class::Begun,
-        None if since(task.arrived) >= snapshot.options.patience => Class::Patient,
+        None if since(task.queued) >= snapshot.options.patience => Class::Patient,
         _ => Class::Fair,
     }
 }
@@ -53,7 +53,7 @@ pub fn order(snapshot: &Snapshot) -> Vec<JobId> {
         let class = class(snapshot, task);
         let key = match class {
             Class::Begun => u128::from(task.started.unwrap_or_default().0),
-            Class::Patient => u128::from(task.arrived.0),
+            Class::Patient => u128::from(task.queued.0),
             Class::Fair => {
                 u128::from(tenant.served.saturating_add(*before)) * 1_000_000
                     / u128::from(tenant.weight.max(1))
@@ -162,14 +162,16 @@ mod tests {
                 for seat in 0..seats {
                     let mut job = task(8, &[128; 4]);
                     job.tenant = "b".into();
-                    job.arrived = problem.now;
+                    (job.arrived, job.queued) = (problem.now, problem.now);
                     problem.tasks.insert(JobId(10_000 + round * 10 + seat as u64), job);
                 }
                 let front: Vec<JobId> = order(&problem).into_iter().take(seats).collect();
                 let now = problem.now;
                 for (id, job) in &mut problem.tasks {
                     if !front.contains(id) {
-                        job.started = None;
+                        if job.started.take().is_some() {
+                            job.queued = now;
+                        }
                     } else if job.started.is_none() {
                         job.started = Some(now);
                         first.entry(*id).or_insert(now.0);

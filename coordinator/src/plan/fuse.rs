@@ -24,7 +24,7 @@ mod search;
 mod tests;
 
 use super::mix::{Load, Mix};
-use super::pipeline::{Pipeline, Timing};
+use super::pipeline::{Kind, Pipeline, Timing};
 
 /// Runs looked at: for more than a thousand jobs, runs are at most this divided by their number long.
 pub const RUNS: usize = 1 << 20;
@@ -53,9 +53,33 @@ pub struct Fusion<'a> {
     pub micro_batches: u64,
     /// Bytes on each stage before any pass.
     pub resident: &'a [u64],
+    kinds: Vec<Kind>,
 }
 
-impl Fusion<'_> {
+impl<'a> Fusion<'a> {
+    /// Of these loads.
+    #[must_use]
+    pub fn new(
+        pipeline: &'a Pipeline<'a>,
+        loads: &'a [Vec<Load>],
+        micro_batches: u64,
+        resident: &'a [u64],
+    ) -> Self {
+        Self {
+            pipeline,
+            loads,
+            micro_batches,
+            resident,
+            kinds: pipeline.kinds(),
+        }
+    }
+
+    /// What a hybrid task takes.
+    #[must_use]
+    pub fn timing(&self, mixes: &[Mix]) -> Timing {
+        self.pipeline.timing(&self.kinds, mixes)
+    }
+
     /// Number of jobs.
     #[must_use]
     pub fn jobs(&self) -> usize {
@@ -73,7 +97,9 @@ impl Fusion<'_> {
     #[must_use]
     pub fn fits(&self, mixes: &[Mix]) -> bool {
         let stages = self.pipeline.len();
-        (0..stages).all(|stage| {
+        // Of stages that are alike the first holds the most passes.
+        self.kinds.iter().all(|kind| {
+            let stage = kind.stage;
             let needed = ((stages - stage) as u64).min(self.micro_batches);
             self.pipeline.depth(stage, self.resident[stage], mixes) >= needed
         })
@@ -102,7 +128,7 @@ impl Fusion<'_> {
     /// What hybrid tasks take.
     #[must_use]
     pub fn timings(&self, groups: &[Vec<usize>]) -> Vec<Timing> {
-        let of = |jobs: &Vec<usize>| self.pipeline.timing(&self.mixes(jobs));
+        let of = |jobs: &Vec<usize>| self.timing(&self.mixes(jobs));
         groups.iter().map(of).collect()
     }
 }

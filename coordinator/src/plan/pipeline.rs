@@ -34,6 +34,15 @@ pub struct Pipeline<'a> {
     pub padded: bool,
 }
 
+/// Stages that are alike: computed once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// The first of them.
+    pub stage: usize,
+    /// How many of them there are.
+    pub count: u64,
+}
+
 /// What a hybrid task takes of a pipeline, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
@@ -121,19 +130,38 @@ impl Pipeline<'_> {
         at.link.nanos(rows * self.sizes[at.device].wire_per_row)
     }
 
-    /// What a hybrid task takes.
+    /// The kinds of its stages; first and last are kinds of their own.
     #[must_use]
-    pub fn timing(&self, mixes: &[Mix]) -> Timing {
+    pub fn kinds(&self) -> Vec<Kind> {
+        let last = self.stages.len().saturating_sub(1);
+        let mut kinds: Vec<Kind> = Vec::new();
+        for (stage, at) in self.stages.iter().enumerate() {
+            let inner = |stage: usize| stage > 0 && stage < last;
+            let alike = |kind: &&mut Kind| {
+                inner(kind.stage) && inner(stage) && self.stages[kind.stage] == *at
+            };
+            match kinds.iter_mut().find(alike) {
+                Some(kind) => kind.count += 1,
+                None => kinds.push(Kind { stage, count: 1 }),
+            }
+        }
+        kinds
+    }
+
+    /// What a hybrid task takes of stages of these [`kinds`](Self::kinds).
+    #[must_use]
+    pub fn timing(&self, kinds: &[Kind], mixes: &[Mix]) -> Timing {
         let blocks = self.per_block(mixes);
         let last = self.stages.len() - 1;
         let mut timing = Timing::default();
-        for (index, stage) in self.stages.iter().enumerate() {
+        for kind in kinds {
+            let (index, stage) = (kind.stage, &self.stages[kind.stage]);
             let time = self.time(mixes, &blocks, stage, index == 0, index == last);
             timing.beat = timing.beat.max(time.sum());
             if index < last {
                 let transfer = self.transfer(index, mixes);
-                timing.warm += time.forward + transfer;
-                timing.drain += time.backward + transfer;
+                timing.warm += (time.forward + transfer) * kind.count;
+                timing.drain += (time.backward + transfer) * kind.count;
                 // Each direction is a way of its own.
                 timing.beat = timing.beat.max(transfer);
             }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use shared::ids::{JobId, NodeName};
+use shared::job::{JobSpec, OptimizerKind};
 use shared::model::ModelShape;
 use shared::units::{Bytes, MicroUsd, Micros};
 
@@ -89,6 +90,8 @@ pub struct Task {
     pub steps: u64,
     /// Submitted at.
     pub arrived: Micros,
+    /// Waits since: its arrival, or when it was last paused.
+    pub queued: Micros,
     /// Has trained since; absent while it waits.
     pub started: Option<Micros>,
     /// The most that company may add to a step, in permille of the step alone.
@@ -98,6 +101,46 @@ pub struct Task {
 }
 
 impl Task {
+    /// Of a job as it is submitted.
+    ///
+    /// `rows` are the lengths of all its training rows; a typical step has as many as the job says, evenly spread over
+    /// them by length. `counted_permille`: of the tokens, those that count in the loss.
+    #[must_use]
+    pub fn of(
+        spec: &JobSpec,
+        tenant: &str,
+        rows: &[u32],
+        counted_permille: u64,
+        steps: u64,
+        now: Micros,
+    ) -> Self {
+        let count = spec
+            .train
+            .batch_size
+            .saturating_mul(spec.train.accumulation);
+        let mut sorted = rows.to_vec();
+        sorted.sort_unstable();
+        let at = |place: usize| (2 * place + 1) * sorted.len() / (2 * count.max(1));
+        let lengths = (0..count).filter_map(|place| sorted.get(at(place)).copied());
+        let copies = match spec.optimizer.kind {
+            OptimizerKind::AdamW => 4,
+            OptimizerKind::Sgd => 3,
+        };
+        Self {
+            tenant: tenant.to_owned(),
+            adapter: Adapter::of(&spec.adapter),
+            bytes_per_value: copies * size_of::<f32>() as u64,
+            lengths: lengths.collect(),
+            counted_permille,
+            steps,
+            arrived: now,
+            queued: now,
+            started: None,
+            max_added_latency: None,
+            deadline: None,
+        }
+    }
+
     /// Rows of one optimizer step, virtual ones included.
     #[must_use]
     pub fn tokens(&self) -> u64 {
@@ -130,7 +173,7 @@ pub struct Options {
     pub stages: Option<u32>,
     /// Replicas; absent: the planner chooses.
     pub replicas: Option<u32>,
-    /// Micro-batches of a step; absent: the planner chooses.
+    /// Micro-batches of a step, where they fit; absent: the planner chooses.
     pub micro_batches: Option<u64>,
     /// Whether jobs may share passes.
     pub fuse: bool,
@@ -181,5 +224,73 @@ impl Snapshot {
         } else {
             &self.between
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::adapter::{Method, Site};
+
+    fn spec(adapter: &str) -> JobSpec {
+        let text = format!(
+            r#"{{"name":"a","adapter":{adapter},"data":{{"train":"a.jsonl"}},"train":{{"batch_size":2,"accumulation":2}},
+                "optimizer":{{"kind":"sgd"}}}}"#
+        );
+        serde_json::from_str(&text).expect("a job")
+    }
+
+    #[test]
+    fn a_typical_step_spreads_over_the_lengths() {
+        let job = spec(r#"{"method":"lora","rank":8,"targets":["q_proj","lm_head"]}"#);
+        let rows: Vec<u32> = (1..=80).rev().collect();
+        let task = Task::of(&job, "t", &rows, 500, 10, Micros(3));
+        assert_eq!(task.lengths, [11, 31, 51, 71]);
+        assert_eq!((task.bytes_per_value, task.queued), (12, Micros(3)));
+        assert_eq!(task.adapter.method, Method::Lora);
+        assert!(task.adapter.sites.contains(&Site::Head));
+    }
+
+    #[test]
+    fn every_method_has_values() {
+        let model = crate::plan::testing::llama_7b();
+        for (adapter, values) in [
+            (
+                r#"{"method":"lora","rank":8,"targets":["q_proj"]}"#,
+                8 * 8192,
+            ),
+            (
+                r#"{"method":"lora","rank":8,"targets":["q_proj"],"dora":true}"#,
+                8 * 8192 + 4096,
+            ),
+            (
+                r#"{"method":"ia3","targets":["k_proj"],"feedforward":[]}"#,
+                4096,
+            ),
+            (
+                r#"{"method":"bottleneck","size":16}"#,
+                2 * 16 * 4096 + 4096 + 16,
+            ),
+            (r#"{"method":"prefix","tokens":10}"#, 2 * 10 * 4096),
+            (r#"{"method":"prompt","tokens":10}"#, 0),
+            (r#"{"method":"bitfit","targets":["q_proj"]}"#, 4096),
+            (
+                r#"{"method":"diff","targets":["q_proj"],"density":0.5}"#,
+                4096 * 4096 / 2,
+            ),
+        ] {
+            let task = Task::of(&spec(adapter), "t", &[64], 1000, 1, Micros(0));
+            assert_eq!(task.adapter.values_per_block(&model), values, "{adapter}");
+        }
+        let prompt = Task::of(
+            &spec(r#"{"method":"prompt","tokens":10}"#),
+            "t",
+            &[64],
+            1000,
+            1,
+            Micros(0),
+        );
+        assert_eq!(prompt.adapter.values_of_embedding(&model), 10 * 4096);
+        assert_eq!((prompt.tokens(), prompt.longest()), (4 * 74, 74));
     }
 }

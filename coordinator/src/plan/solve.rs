@@ -203,16 +203,19 @@ fn fill(
         return (replica, waiting);
     }
     let admitted = admit::admit(pipeline, &tasks, &patient, &snapshot.options);
-    let mut jobs: Vec<JobId> = admitted.jobs.iter().map(|at| hand[*at]).collect();
-    jobs.sort_unstable();
-    let chosen: Vec<&Task> = jobs.iter().map(|id| &snapshot.tasks[id]).collect();
-    replica.arrangement = arrange(pipeline, &chosen, &snapshot.options);
-    if let Some(arrangement) = &replica.arrangement {
-        replica.chunks = chosen
-            .iter()
-            .map(|task| chunks(snapshot, task, arrangement))
-            .collect();
-        replica.jobs = jobs;
+    let mut front = &admitted.jobs[..];
+    // What the estimate let in fits as a rule; where it does not, half of it is tried.
+    while !front.is_empty() && replica.arrangement.is_none() {
+        let mut jobs: Vec<JobId> = front.iter().map(|at| hand[*at]).collect();
+        jobs.sort_unstable();
+        let chosen: Vec<&Task> = jobs.iter().map(|id| &snapshot.tasks[id]).collect();
+        if let Some(arrangement) = arrange(pipeline, &chosen, &snapshot.options) {
+            let chunks = |task: &&Task| chunks(snapshot, task, &arrangement);
+            replica.chunks = chosen.iter().map(chunks).collect();
+            replica.arrangement = Some(arrangement);
+            replica.jobs = jobs;
+        }
+        front = &front[..front.len() / 2];
     }
     let estimate = until_a_place(snapshot, &replica);
     let why = admitted.why.unwrap_or(Why::Memory);

@@ -36,6 +36,7 @@ pub(crate) fn task(rank: u64, lengths: &[u32]) -> Task {
         counted_permille: 1000,
         steps: 100,
         arrived: Micros(0),
+        queued: Micros(0),
         started: None,
         max_added_latency: None,
         deadline: None,

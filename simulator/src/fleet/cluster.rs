@@ -109,7 +109,12 @@ pub fn run(setting: &Setting, mix: &Mix, jobs: &[Job], system: System) -> Result
         match event {
             Event::Comes => {
                 let steps = fleet.steps[next];
-                fleet.queue.push_back((next, steps));
+                let company = Company::from([(jobs[next].kind, 1)]);
+                if fleet.oracle.pace(&company).is_some() {
+                    fleet.queue.push_back((next, steps));
+                } else {
+                    fleet.outcome.refused += 1;
+                }
                 next += 1;
                 if let Some(job) = jobs.get(next) {
                     let at = job.arrival.at_s * SECOND;

@@ -56,6 +56,7 @@ fn kind(lengths: Vec<u32>, rank: u64) -> Task {
         counted_permille: 1000,
         steps: 1,
         arrived: Micros(0),
+        queued: Micros(0),
         started: None,
         max_added_latency: None,
         deadline: None,

@@ -40,6 +40,8 @@ pub struct Outcome {
     pub ended: Vec<Ended>,
     /// Jobs in the queue at the end.
     pub waiting: usize,
+    /// Jobs that fit no instance.
+    pub refused: usize,
     /// Tokens trained.
     pub tokens: f64,
     /// GPU seconds that computed.
@@ -70,6 +72,7 @@ impl Outcome {
             came: 0,
             ended: Vec::new(),
             waiting: 0,
+            refused: 0,
             tokens: 0.0,
             busy_s: 0.0,
             held_s: 0.0,
@@ -127,6 +130,7 @@ impl Outcome {
             "jobs_came": self.came,
             "jobs_ended": self.ended.len(),
             "jobs_waiting": self.waiting,
+            "jobs_refused": self.refused,
             "completion_seconds": spread(&|job| job.whole_s as f64),
             "waiting_seconds": spread(&|job| job.waited_s as f64),
             "slowdown_training": spread(&|job| job.trained_s as f64 / job.alone_s.max(1) as f64),
@@ -159,29 +163,6 @@ pub struct Comparison {
 
 /// What the paper simulated of the same three: uniform jobs, over HF-PEFT, NeMo and SL-PEFT.
 pub const PAPER: [(&str, f64); 3] = [("HF-PEFT", 1.61), ("NeMo", 1.51), ("SL-PEFT", 1.36)];
-
-/// Simulates all systems.
-///
-/// # Errors
-/// [`NoPlace`](coordinator::plan::place::NoPlace) when the backbone does not fit an instance.
-pub fn compare(
-    setting: &Setting,
-    mix: &super::Mix,
-    jobs: &[super::Job],
-    source: &str,
-) -> Result<Comparison, coordinator::plan::place::NoPlace> {
-    let outcomes = System::ALL
-        .iter()
-        .map(|system| super::run(setting, mix, jobs, *system))
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(Comparison {
-        source: source.to_owned(),
-        gpus: setting.gpus,
-        device: setting.profile.device.clone(),
-        origin: setting.profile.origin,
-        outcomes,
-    })
-}
 
 impl Comparison {
     /// Tokens a second of ours over that of another.

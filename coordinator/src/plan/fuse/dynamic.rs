@@ -25,7 +25,7 @@ impl Runs {
                 if !row.is_empty() && !fusion.fits(&mixes) {
                     break;
                 }
-                row.push(fusion.pipeline.timing(&mixes));
+                row.push(fusion.timing(&mixes));
             }
             runs.push(row);
         }

@@ -27,7 +27,7 @@ impl Search<'_> {
             if group.len() > 1 && !self.fusion.fits(&mixes) {
                 return false;
             }
-            timings[*place] = self.fusion.pipeline.timing(&mixes);
+            timings[*place] = self.fusion.timing(&mixes);
         }
         let kept = |place: &usize| {
             !(at.contains(place) && changed[usize::from(*place == at[1])].is_empty())

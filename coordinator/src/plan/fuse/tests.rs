@@ -22,12 +22,7 @@ fn with<T>(
     let resident: Vec<u64> = (0..stages)
         .map(|stage| pipeline.resident(stage, &tasks, micro_batches))
         .collect();
-    what(&Fusion {
-        pipeline: &pipeline,
-        loads: &loads,
-        micro_batches,
-        resident: &resident,
-    })
+    what(&Fusion::new(&pipeline, &loads, micro_batches, &resident))
 }
 
 fn seats(problem: &Snapshot) -> Vec<Seat> {
