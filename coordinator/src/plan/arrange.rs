@@ -340,7 +340,20 @@ impl<'a> Clock<'a> {
             }
         }
         let (_, buckets) = best?;
-        let template = make(&self.units(&buckets));
-        Some((buckets, template))
+        let units = self.units(&buckets);
+        let eager = make(&units);
+        let plain = template::template(
+            &units,
+            template::order(&units, true),
+            self.micro_batches,
+            Rooms {
+                bytes: &self.rooms,
+                eagerness: Eagerness::OneForwardOneBackward,
+            },
+        );
+        if plain.latency < eager.latency {
+            return Some((buckets, plain));
+        }
+        Some((buckets, eager))
     }
 }

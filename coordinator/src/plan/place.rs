@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use shared::ids::NodeName;
-use shared::units::Bytes;
+use shared::units::{Bytes, Micros};
 use thiserror::Error;
 
 use super::device::Device;
@@ -206,7 +206,7 @@ fn rate(snapshot: &Snapshot, fleet: &Fleet, loads: &Loads<'_>, replicas: &[Seats
     sum
 }
 
-/// A replica's step with as many of these jobs as fit: all, or half of them, and so on.
+/// A replica's step with as many of these jobs as fit: all, or half of those that fit alone, and so on.
 fn predict(
     snapshot: &Snapshot,
     fleet: &Fleet,
@@ -215,21 +215,59 @@ fn predict(
     jobs: &[usize],
 ) -> Option<Estimate> {
     let pipeline = fleet.pipeline(snapshot, seats)?;
-    let mut jobs = jobs;
-    loop {
-        let estimate = loads.estimate(&pipeline, jobs, snapshot.options.fuse);
-        if estimate.is_some() || jobs.len() <= 1 {
+    let fuse = snapshot.options.fuse;
+    let all = loads.estimate(&pipeline, jobs, fuse);
+    if all.is_some() {
+        return all;
+    }
+    let alone = |job: &usize| loads.estimate(&pipeline, &[*job], fuse).is_some();
+    let mut fitting: Vec<usize> = jobs.iter().copied().filter(alone).collect();
+    while !fitting.is_empty() {
+        let estimate = loads.estimate(&pipeline, &fitting, fuse);
+        if estimate.is_some() {
             return estimate;
         }
-        jobs = &jobs[..jobs.len().div_ceil(2)];
+        fitting.truncate(fitting.len() / 2);
+    }
+    None
+}
+
+/// A small job, for judging layouts when there is none that fits.
+fn probe() -> Task {
+    Task {
+        tenant: String::new(),
+        adapter: super::adapter::Adapter::lora(8),
+        bytes_per_value: 16,
+        lengths: vec![512],
+        counted_permille: 1000,
+        steps: 1,
+        arrived: Micros(0),
+        queued: Micros(0),
+        started: None,
+        max_added_latency: None,
+        deadline: None,
     }
 }
 
-/// Lays out the backbone for these jobs, keeping what stands when it is as good.
+/// Lays out the backbone for these jobs, keeping what stands when it is as good. Without jobs, or when none of them
+/// fits, it is laid out for a small one.
 ///
 /// # Errors
-/// [`NoPlace`] when there is no layout that holds one job at a time.
+/// [`NoPlace`] when there is no layout that holds even that.
 pub fn place(
+    snapshot: &Snapshot,
+    fleet: &Fleet,
+    tasks: &[&Task],
+    standing: &[Seats],
+) -> Result<Layout, NoPlace> {
+    let found = lay(snapshot, fleet, tasks, standing);
+    match found {
+        Err(NoPlace::TooBig { .. }) => lay(snapshot, fleet, &[&probe()], standing),
+        found => found,
+    }
+}
+
+fn lay(
     snapshot: &Snapshot,
     fleet: &Fleet,
     tasks: &[&Task],

@@ -121,7 +121,7 @@ fn each_system_has_its_best_width() {
         assert!(WIDTHS.contains(&width));
     }
     // A backbone that one GPU does not hold takes more.
-    setting.profile.memory_bytes = 16 << 30;
+    setting.profile.memory_bytes = 14_000_000_000;
     let width = best_width(&setting, &mix, System::Single).expect("it fits two");
     assert!(width > 1, "{width}");
 }

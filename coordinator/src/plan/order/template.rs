@@ -18,9 +18,11 @@
 //!
 //! **What a step takes** with equal stages and memory enough: the last stage ends backward of unit j at
 //! `T(j) = (S-1) f_first + sum over i <= j of (f + b)`; it reaches the first stage `(S-1) b(j)` later, which has the
-//! backward passes of all later units before it yet: `max over j of T(j) + (S-1) b(j) + sum over i > j of b(i)`. The
-//! paper's drain of `(S-1) t_last` is the case of `(S-1)(b(j) - b_last) <= sum over i > j of f(i)`: long units are
-//! followed by enough others. The tests hold the template to the longer formula, and to the events of [`super::replay`].
+//! backward passes of all later units before it yet: `max over j of T(j) + (S-1) b(j) + sum over i > j of b(i)`. And
+//! the stage before the last, having all its forward passes first, ends no sooner than after `(S-2)(f_first + b_first) +
+//! sum (f + b)`. The paper's drain of `(S-1) t_last` is the case in which long units are followed by enough others. The
+//! tests hold the template to the longer formula, and to the events of [`super::replay`]. As going ahead can lose a
+//! little where it gains nothing, `arrange` also tries one forward, one backward, and takes the shorter.
 
 use crate::plan::device::Both;
 

@@ -25,9 +25,9 @@ struct Weighing {
 /// Time per block is nearly in proportion to rows, so the cut depends little on which; memory is asked for with the
 /// smallest pass of any job, since the plan chooses the number of micro-batches by what is left.
 fn mixes(fleet: &Fleet, tasks: &[&Task], micro_batches: u64, one: bool) -> Vec<Mix> {
-    let least = tasks.iter().min_by_key(|task| task.tokens());
+    let least = smallest(fleet, tasks);
     let chosen: Vec<&Task> = if one {
-        least.into_iter().copied().collect()
+        least.into_iter().collect()
     } else {
         tasks.iter().take(32).copied().collect()
     };
@@ -39,6 +39,16 @@ fn mixes(fleet: &Fleet, tasks: &[&Task], micro_batches: u64, one: bool) -> Vec<M
         Mix::of(&loads)
     };
     fleet.devices.iter().map(of).collect()
+}
+
+/// The job that takes least memory: by its adapter, then by its rows.
+fn smallest<'a>(fleet: &Fleet, tasks: &[&'a Task]) -> Option<&'a Task> {
+    let model = fleet.devices.first()?.model();
+    let key = |task: &&&Task| {
+        let values = task.adapter.values_per_block(model);
+        (values.saturating_mul(task.bytes_per_value), task.tokens())
+    };
+    tasks.iter().min_by_key(key).copied()
 }
 
 impl Weighing {
@@ -53,7 +63,7 @@ impl Weighing {
         let timed = mixes(fleet, tasks, stages, false);
         let sum = |both: Both<u64>| both.sum();
         let per = |pick: &dyn Fn(usize) -> u64| (0..fleet.devices.len()).map(pick).collect();
-        let least = tasks.iter().min_by_key(|task| task.tokens());
+        let least = self::smallest(fleet, tasks);
         let most = least.map_or(1, |task| task.most_micro_batches(!padded));
         let smallest = mixes(fleet, tasks, most.min(64), true);
         let mut capacity = Vec::with_capacity(nodes.len());
