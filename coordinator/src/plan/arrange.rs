@@ -8,7 +8,7 @@
 //! adapter kernels saves where the rules allow it; what its transfers leave exposed is what the subgraph order leaves.
 
 use super::device::Both;
-use super::fuse::{self, Fusion};
+use super::fuse::{self, Fusion, Objective};
 use super::mix::{Load, Mix};
 use super::order::subgraph::{Graph, Subgraph, schedule};
 use super::order::template::{self, Eagerness, Rooms, Template, Unit, closed_form};
@@ -27,6 +27,8 @@ pub struct Levels {
     pub fuse: bool,
     /// Passes are put in order.
     pub order: bool,
+    /// Hybrid tasks that are no runs are looked for.
+    pub search: bool,
 }
 
 impl Levels {
@@ -36,6 +38,7 @@ impl Levels {
         Self {
             fuse: options.fuse,
             order: options.order,
+            search: true,
         }
     }
 }
@@ -74,7 +77,36 @@ pub fn arrange(pipeline: &Pipeline<'_>, tasks: &[&Task], options: &Options) -> O
         return None;
     }
     let levels = Levels::of(options);
-    let at = |micro_batches| arrange_with(pipeline, tasks, micro_batches, levels);
+    let with = |micro_batches, search| {
+        arrange_with(pipeline, tasks, micro_batches, Levels { search, ..levels })
+    };
+    let mut best = choose(pipeline, tasks, options, &|micro_batches| {
+        with(micro_batches, false)
+    });
+    let chosen = best.as_ref().map(|best| best.micro_batches);
+    if let Some(micro_batches) = chosen.filter(|_| levels.fuse && levels.search) {
+        let found = with(micro_batches, true);
+        if better(found.as_ref(), best.as_ref()) {
+            best = found;
+        }
+    }
+    best
+}
+
+fn better(found: Option<&Arrangement>, best: Option<&Arrangement>) -> bool {
+    match (found, best) {
+        (Some(found), Some(best)) => found.step() < best.step(),
+        (found, _) => found.is_some(),
+    }
+}
+
+/// The number of micro-batches with the shortest step, without a search beyond runs.
+fn choose(
+    pipeline: &Pipeline<'_>,
+    tasks: &[&Task],
+    options: &Options,
+    at: &dyn Fn(u64) -> Option<Arrangement>,
+) -> Option<Arrangement> {
     if let Some(asked) = options.micro_batches
         && let Some(found) = at(asked.max(1))
     {
@@ -83,14 +115,10 @@ pub fn arrange(pipeline: &Pipeline<'_>, tasks: &[&Task], options: &Options) -> O
     let most = most_micro_batches(tasks, !pipeline.padded);
     let start = (pipeline.len().next_power_of_two() as u64 / 2).clamp(1, most);
     let mut best: Option<Arrangement> = None;
-    let better = |found: &Option<Arrangement>, best: &Option<Arrangement>| match (found, best) {
-        (Some(found), Some(best)) => found.step() < best.step(),
-        (found, _) => found.is_some(),
-    };
     let mut micro_batches = start;
     while micro_batches <= most {
         let found = at(micro_batches);
-        if better(&found, &best) {
+        if better(found.as_ref(), best.as_ref()) {
             best = found;
         } else if best.is_some() {
             break;
@@ -104,7 +132,7 @@ pub fn arrange(pipeline: &Pipeline<'_>, tasks: &[&Task], options: &Options) -> O
             .is_none_or(|best| best.micro_batches == 2 * micro_batches)
     {
         let found = at(micro_batches);
-        if better(&found, &best) {
+        if better(found.as_ref(), best.as_ref()) {
             best = found;
         }
         micro_batches /= 2;
@@ -134,7 +162,11 @@ pub fn arrange_with(
         return None;
     }
     let hybrid_tasks = if levels.fuse {
-        fuse::fuse(&fusion)
+        if levels.search {
+            fuse::fuse(&fusion)
+        } else {
+            fuse::runs(&fusion, Objective::Step)
+        }
     } else {
         alone
     };

@@ -31,7 +31,7 @@ pub const RUNS: usize = 1 << 20;
 /// Runs times bounds looked at.
 pub const PASSES: usize = 1 << 22;
 /// Moves and swaps tried by the local search.
-pub const TRIES: usize = 2048;
+pub const TRIES: usize = 512;
 
 /// What is to be small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
