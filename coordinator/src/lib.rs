@@ -37,6 +37,7 @@
 pub mod actor;
 pub mod book;
 pub mod life;
+pub mod plan;
 pub mod record;
 pub mod settings;
 pub mod store;

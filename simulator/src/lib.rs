@@ -22,8 +22,12 @@
 //! | SIM-12 | replicas that are linked were seated by one plan, by the same cut, and each says so of the other |
 //!
 //! One seed is one history: [`run`] twice gives the same [`Report`], whose `log` is a hash of all that happened.
+//!
+//! [`fleet`] is another simulation: what the planner's choices are worth over a week of many GPUs.
 
 #![forbid(unsafe_code)]
+
+pub mod fleet;
 
 mod artifacts;
 mod dice;

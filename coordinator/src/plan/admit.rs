@@ -1,0 +1,291 @@
+//! Who trains now, who waits and why, and who never can.
+//!
+//! A replica takes jobs from the front of the order of [`super::fair`], as many as fit in memory; of those no more than
+//! bring it within [`saturation_permille`](super::snapshot::Options) of the most tokens a second, and no more than let
+//! every job that bounds its added latency keep the bound. All three are asked of the front's length by bisection: a
+//! longer front needs more memory, trains no fewer tokens a second and has longer steps. Behind a front that memory
+//! ended, up to [`BACKFILL`] later jobs that still fit are let in, unless the one they pass has waited for the patience.
+//!
+//! A job that does not fit a replica even alone is refused, with the limit and the largest rank, length and batch that
+//! would fit.
+
+use std::fmt;
+
+use serde::Serialize;
+use shared::units::{Bytes, Micros};
+
+use super::estimate::{Estimate, Loads, most_micro_batches};
+use super::mix::Load;
+use super::pipeline::Pipeline;
+use super::snapshot::{Options, Task};
+
+/// Jobs that are tried behind a front that memory ended.
+pub const BACKFILL: usize = 16;
+
+/// Why a job waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum Why {
+    /// With it, the replica would not hold all.
+    Memory,
+    /// With it, the replica would train hardly more tokens a second.
+    Saturated {
+        /// Tokens a second of those that train.
+        rate: u64,
+    },
+    /// With it, a step of this much would break a job's bound on added latency.
+    Latency {
+        /// Of the step in company.
+        step: Micros,
+    },
+}
+
+/// A job that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Wait {
+    /// The replica whose turn it waits for.
+    pub replica: u32,
+    /// Why.
+    #[serde(flatten)]
+    pub why: Why,
+    /// Predicted time until it trains.
+    pub estimate: Micros,
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let about = self.estimate;
+        match self.why {
+            Why::Memory => write!(f, "waits for memory, about {about}"),
+            Why::Saturated { rate } => {
+                write!(f, "waits, as {rate} tokens/s would not grow; about {about}")
+            }
+            Why::Latency { step } => write!(
+                f,
+                "waits, as a step of {step} breaks another's max_added_latency; about {about}"
+            ),
+        }
+    }
+}
+
+/// A job that can never train on what is here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// The stage that is too small.
+    pub stage: u64,
+    /// What it would need with the smallest passes.
+    pub needed: Bytes,
+    /// What its node offers.
+    pub offered: Bytes,
+    /// The largest rank (or size) that would fit, all else as it is.
+    pub largest_rank: Option<u64>,
+    /// The longest sequences that would fit, all else as it is.
+    pub largest_length: Option<u64>,
+    /// The most sequences of a step that would fit, all else as it is.
+    pub largest_batch: Option<u64>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "stage {} would need {} and offers {}",
+            self.stage, self.needed, self.offered
+        )?;
+        let ways = [
+            ("rank", self.largest_rank),
+            ("max_length", self.largest_length),
+            ("batch_size", self.largest_batch),
+        ];
+        let mut any = false;
+        for (what, largest) in ways {
+            if let Some(largest) = largest {
+                write!(f, "; {what} up to {largest} fits")?;
+                any = true;
+            }
+        }
+        if !any {
+            write!(f, "; no rank, length or batch fits: add nodes or memory")?;
+        }
+        Ok(())
+    }
+}
+
+/// The front of a replica's jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    /// Those that train, by their place in the order.
+    pub jobs: Vec<usize>,
+    /// Why the others wait.
+    pub why: Option<Why>,
+    /// What is predicted of those that train.
+    pub estimate: Option<Estimate>,
+}
+
+/// The largest count in `0..=most` that `holds`, which holds of all smaller ones too.
+fn largest(most: usize, mut holds: impl FnMut(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, most);
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if holds(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    low
+}
+
+/// Takes the front of these jobs, which are in order; `patient[i]`: no later job may pass job i.
+#[must_use]
+pub fn admit(
+    pipeline: &Pipeline<'_>,
+    tasks: &[&Task],
+    patient: &[bool],
+    options: &Options,
+) -> Admitted {
+    let loads = Loads::new(tasks);
+    let of = |count: usize| {
+        let jobs: Vec<usize> = (0..count).collect();
+        loads.estimate(pipeline, &jobs, options.fuse)
+    };
+    let mut why = None;
+    // All at once is the usual case.
+    let fits = if of(tasks.len()).is_some() {
+        tasks.len()
+    } else {
+        why = Some(Why::Memory);
+        largest(tasks.len(), |count| count == 0 || of(count).is_some())
+    };
+    let mut jobs: Vec<usize> = (0..fits).collect();
+    if fits < tasks.len() && !patient[fits] {
+        for job in (fits + 1..tasks.len()).take(BACKFILL) {
+            jobs.push(job);
+            if loads.estimate(pipeline, &jobs, options.fuse).is_none() {
+                jobs.pop();
+            }
+            if patient[job] {
+                break;
+            }
+        }
+    }
+    let front = |count: usize| loads.estimate(pipeline, &jobs[..count], options.fuse);
+    let rate = |count: usize| front(count).map_or(0, |estimate| estimate.rate());
+    let mut count = jobs.len();
+    if options.saturation_permille > 0 && count > 1 {
+        let enough =
+            rate(count).saturating_mul(1000 - options.saturation_permille.min(1000)) / 1000;
+        let below = largest(count, |few| few == 0 || rate(few) < enough);
+        let saturated = (below + 1).min(count);
+        if saturated < count {
+            count = saturated;
+            why = Some(Why::Saturated { rate: rate(count) });
+        }
+    }
+    let bounded: Vec<(usize, u64)> = (0..count)
+        .filter_map(|at| {
+            let more = tasks[jobs[at]].max_added_latency?;
+            let alone = loads.estimate(pipeline, &[jobs[at]], options.fuse)?;
+            Some((
+                at,
+                alone
+                    .step
+                    .saturating_add(alone.step.saturating_mul(more) / 1000),
+            ))
+        })
+        .collect();
+    if !bounded.is_empty() {
+        let keeps = |few: usize| {
+            let step = front(few).map_or(0, |estimate| estimate.step);
+            let mut among = bounded.iter().filter(|(at, _)| *at < few);
+            few <= 1 || among.all(|(_, bound)| step <= *bound)
+        };
+        let kept = largest(count, keeps);
+        if kept < count {
+            let step = front(kept + 1).map_or(0, |estimate| estimate.step);
+            why = Some(Why::Latency {
+                step: Micros(step / 1000),
+            });
+            count = kept;
+        }
+    }
+    jobs.truncate(count);
+    let estimate = loads.estimate(pipeline, &jobs, options.fuse);
+    Admitted {
+        jobs,
+        why,
+        estimate,
+    }
+}
+
+/// Whether a job alone fits a replica.
+#[must_use]
+pub fn fits(pipeline: &Pipeline<'_>, task: &Task) -> bool {
+    Loads::new(&[task]).estimate(pipeline, &[0], true).is_some()
+}
+
+/// Tells why a job fits no replica, and what would.
+#[must_use]
+pub fn refuse(pipelines: &[Pipeline<'_>], task: &Task) -> Option<Refusal> {
+    let anywhere = |task: &Task| pipelines.iter().any(|pipeline| fits(pipeline, task));
+    if anywhere(task) {
+        return None;
+    }
+    let shortage = |pipeline: &Pipeline<'_>| tightest(pipeline, task);
+    let (stage, needed, offered) = pipelines
+        .iter()
+        .filter_map(shortage)
+        .min_by_key(|(_, needed, offered)| needed.saturating_sub(*offered))?;
+    let most = |most: usize, with: &dyn Fn(usize) -> Task| {
+        let found = largest(most, |size| size == 0 || anywhere(&with(size)));
+        (found > 0).then_some(found as u64)
+    };
+    let with_rank = |rank: usize| Task {
+        adapter: super::adapter::Adapter {
+            width: rank as u64,
+            ..task.adapter.clone()
+        },
+        ..task.clone()
+    };
+    let with_length = |length: usize| Task {
+        lengths: task
+            .lengths
+            .iter()
+            .map(|has| (*has).min(length as u32))
+            .collect(),
+        ..task.clone()
+    };
+    let with_batch = |batch: usize| Task {
+        lengths: task.lengths.iter().take(batch).copied().collect(),
+        ..task.clone()
+    };
+    let longest = task.lengths.iter().max().copied().unwrap_or(0) as usize;
+    Some(Refusal {
+        stage,
+        needed: Bytes(needed),
+        offered: Bytes(offered),
+        largest_rank: most(task.adapter.width as usize, &with_rank),
+        largest_length: most(longest, &with_length),
+        largest_batch: most(task.lengths.len(), &with_batch),
+    })
+}
+
+/// The stage that lacks most with the smallest passes: its number, need and offer.
+fn tightest(pipeline: &Pipeline<'_>, task: &Task) -> Option<(u64, u64, u64)> {
+    let micro_batches = most_micro_batches(&[task], !pipeline.padded);
+    let loads = pipeline.loads(&[task], micro_batches);
+    let mixes: Vec<_> = loads
+        .iter()
+        .map(|loads: &Vec<Load>| super::mix::Mix::of(loads))
+        .collect();
+    (0..pipeline.len())
+        .map(|stage| {
+            let at = &pipeline.stages[stage];
+            let resident = pipeline.resident(stage, &[task], micro_batches);
+            let rows = mixes[at.device].peak_rows(pipeline.padded);
+            let buffers = pipeline.sizes[at.device].buffers(rows);
+            let needed = resident + buffers + pipeline.under_way(stage, &mixes);
+            (stage as u64, needed, at.memory)
+        })
+        .max_by_key(|(_, needed, offered)| needed.saturating_sub(*offered))
+}

@@ -1,0 +1,197 @@
+//! What a job will take and cost, and its chance to be done in time; for jobs of a plan and for jobs not yet sent.
+//!
+//! ```text
+//! finish  = wait + steps x step, with the company that it has now
+//! range   = ± 10 % of it with a measured profile, ± 50 % with a computed one, and the losses on top
+//! losses  = Poisson with the summed loss rate of the replica's nodes; each costs the move of the largest stage
+//! cost    = its share of the rows of the replica x the price of the replica's nodes x time
+//! chance  = sum over k of P(k losses) x P(finish x u + k x move <= time to the deadline), u even over the range
+//! ```
+
+use std::fmt;
+
+use serde::Serialize;
+use shared::ids::JobId;
+use shared::units::{MicroUsd, Micros};
+
+use super::answer::{Plan, Replica};
+use super::estimate::Loads;
+use super::place::{Fleet, NoPlace};
+use super::profile::Origin;
+use super::snapshot::{Snapshot, Task};
+use super::solve::{NoPlan, solve};
+
+/// Losses that are counted one by one; more are as good as never.
+const LOSSES: u32 = 64;
+
+/// A quote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Quote {
+    /// A step in its company.
+    pub step: Micros,
+    /// A step alone on the same replica.
+    pub alone: Micros,
+    /// The first over the second, in permille.
+    pub slowdown_permille: u64,
+    /// Until it trains.
+    pub wait: Micros,
+    /// From now to its end: the best of the range.
+    pub earliest: Micros,
+    /// Expected.
+    pub expected: Micros,
+    /// The worst of the range, with the losses to expect.
+    pub latest: Micros,
+    /// At the earliest end.
+    pub least: MicroUsd,
+    /// Expected.
+    pub cost: MicroUsd,
+    /// At the latest end.
+    pub most: MicroUsd,
+    /// Chance to keep the deadline, in permille.
+    pub chance_permille: Option<u64>,
+}
+
+impl fmt::Display for Quote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "done in {} ({} to {}), after {} of waiting; {} ({} to {}); a step of {}, {:.2} of alone",
+            self.expected,
+            self.earliest,
+            self.latest,
+            self.wait,
+            self.cost,
+            self.least,
+            self.most,
+            self.step,
+            self.slowdown_permille as f64 / 1000.0
+        )?;
+        if let Some(chance) = self.chance_permille {
+            let percent = chance as f64 / 10.0;
+            write!(f, "; {percent:.1} % to keep the deadline")?;
+        }
+        Ok(())
+    }
+}
+
+/// Quotes a job of a plan; nothing when it is refused or unknown.
+///
+/// # Errors
+/// [`NoPlace`] when a profile is missing.
+pub fn quote(snapshot: &Snapshot, plan: &Plan, job: JobId) -> Result<Option<Quote>, NoPlace> {
+    let fleet = Fleet::new(snapshot)?;
+    let Some(task) = snapshot.tasks.get(&job) else {
+        return Ok(None);
+    };
+    let (replica, wait, joins) = match (plan.replica_of(job), plan.waiting.get(&job)) {
+        (Some((_, replica)), _) => (replica, Micros(0), false),
+        (None, Some(wait)) => match plan.replicas.get(&wait.replica) {
+            Some(replica) => (replica, wait.estimate, true),
+            None => return Ok(None),
+        },
+        (None, None) => return Ok(None),
+    };
+    Ok(on(snapshot, &fleet, replica, task, wait, joins))
+}
+
+/// Quotes a job that was not sent yet: as if it had been.
+///
+/// # Errors
+/// [`NoPlan`] when there is no plan; [`None`] when it would be refused (the plan's explanation says why).
+pub fn quote_new(
+    snapshot: &Snapshot,
+    previous: Option<&Plan>,
+    task: Task,
+) -> Result<Option<Quote>, NoPlan> {
+    let mut with = snapshot.clone();
+    let next = with
+        .tasks
+        .keys()
+        .last()
+        .map_or(JobId(1), |last| JobId(last.0 + 1));
+    with.tasks.insert(next, task);
+    let (plan, _) = solve(&with, previous)?;
+    Ok(quote(&with, &plan, next)?)
+}
+
+fn on(
+    snapshot: &Snapshot,
+    fleet: &Fleet,
+    replica: &Replica,
+    task: &Task,
+    wait: Micros,
+    joins: bool,
+) -> Option<Quote> {
+    let pipeline = fleet.pipeline(snapshot, &replica.seats)?;
+    let alone = Loads::new(&[task]).estimate(&pipeline, &[0], true)?;
+    let alone = Micros(alone.step.div_ceil(1000));
+    // One that waits takes the place of another: the company stays about as large.
+    let step = replica.step().max(alone);
+    let mut rows: u64 = replica
+        .jobs
+        .iter()
+        .filter_map(|id| snapshot.tasks.get(id))
+        .map(Task::tokens)
+        .sum();
+    if joins {
+        rows += task.tokens();
+    }
+    let mut price = 0u64;
+    let mut losses = 0u64;
+    for seat in &replica.seats {
+        let machine = snapshot.nodes.get(&seat.node)?;
+        price += machine.price.0;
+        losses += machine.losses_per_kilohour;
+    }
+    let measured = pipeline
+        .stages
+        .iter()
+        .all(|stage| pipeline.devices[stage.device].profile().origin == Origin::Measured);
+    let spread = if measured { 0.1 } else { 0.5 };
+    let move_nanos = pipeline.stages.iter().map(|stage| {
+        let profile = pipeline.devices[stage.device].profile();
+        let bytes = stage.blocks * pipeline.sizes[stage.device].block;
+        profile.reconfiguration.move_nanos(bytes)
+    });
+    let recovery = move_nanos.max().unwrap_or(0) as f64 / 1e3;
+    let work = task.steps as f64 * step.0 as f64;
+    let hours = work / 3.6e9;
+    let rate = losses as f64 / 1000.0 * hours;
+    let whole = |time: f64| Micros(time.round() as u64);
+    let share = task.tokens() as f64 / rows.max(1) as f64;
+    let cost = |time: f64| MicroUsd((time / 3.6e9 * price as f64 * share).round() as u64);
+    let (low, high) = (work * (1.0 - spread), work * (1.0 + spread));
+    let expected = work + rate * recovery;
+    // Two standard deviations of losses above what is expected.
+    let worst = high + (rate + 2.0 * rate.sqrt()) * recovery;
+    let begin = wait.0 as f64;
+    let chance = task.deadline.map(|deadline| {
+        let left = snapshot.now;
+        let left = deadline.since(left).0 as f64 - begin;
+        chance(left, work, spread, rate, recovery)
+    });
+    Some(Quote {
+        step,
+        alone,
+        slowdown_permille: step.0 * 1000 / alone.0.max(1),
+        wait,
+        earliest: whole(begin + low),
+        expected: whole(begin + expected),
+        latest: whole(begin + worst),
+        least: cost(low),
+        cost: cost(expected),
+        most: cost(worst),
+        chance_permille: chance,
+    })
+}
+
+fn chance(left: f64, work: f64, spread: f64, rate: f64, recovery: f64) -> u64 {
+    let (mut sum, mut weight) = (0.0, (-rate).exp());
+    for losses in 0..LOSSES {
+        let most = (left - f64::from(losses) * recovery) / work.max(1.0);
+        let within = ((most - (1.0 - spread)) / (2.0 * spread)).clamp(0.0, 1.0);
+        sum += weight * within;
+        weight *= rate / f64::from(losses + 1);
+    }
+    (sum * 1000.0).round().clamp(0.0, 1000.0) as u64
+}

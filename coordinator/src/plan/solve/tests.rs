@@ -1,0 +1,272 @@
+use proptest::prelude::*;
+use shared::units::{Bytes, MicroUsd};
+
+use super::*;
+use crate::plan::adapter::Adapter;
+use crate::plan::profile::{Peak, Profile, Weights};
+use crate::plan::quote::{quote, quote_new};
+use crate::plan::snapshot::{Machine, Tenant};
+use crate::plan::testing::{llama_7b, llama_70b, snapshot, task, workload_b};
+
+fn solved(problem: &Snapshot) -> (Plan, Explanation) {
+    solve(problem, None).expect("there is a plan")
+}
+
+#[test]
+fn jobs_of_one_backbone_share_it_and_the_levels_are_told() {
+    let mut problem = snapshot(llama_7b(), &Peak::A40, 4, workload_b());
+    problem.options.stages = Some(4);
+    problem.options.saturation_permille = 0;
+    let (plan, why) = solved(&problem);
+    assert_eq!(plan.replicas[&0].jobs.len(), 8);
+    let said = &why.replicas[&0];
+    // No level makes a step longer.
+    for off in [said.without_fuse, said.without_order, said.without_align] {
+        assert!(off.is_none_or(|off| off >= said.step), "{}", why.text());
+    }
+    assert!(said.without_fuse > Some(said.step), "{}", why.text());
+    assert_eq!(said.waste.here, 0);
+    let text = why.text();
+    for word in [
+        "share passes",
+        "without fuse",
+        "without align",
+        "not measured",
+        "padding",
+    ] {
+        assert!(text.contains(word), "{word} in\n{text}");
+    }
+}
+
+#[test]
+fn switches_switch() {
+    let mut problem = snapshot(llama_7b(), &Peak::A40, 4, workload_b());
+    problem.options.stages = Some(4);
+    problem.options.fuse = false;
+    let (plan, why) = solved(&problem);
+    assert!(
+        plan.replicas[&0]
+            .hybrid_tasks()
+            .iter()
+            .all(|jobs| jobs.len() == 1)
+    );
+    assert!(why.text().contains("fuse is switched off"));
+    problem.options.fuse = true;
+    problem.options.order = false;
+    problem.options.align = false;
+    let (plan, _) = solved(&problem);
+    let replica = &plan.replicas[&0];
+    assert!(
+        replica
+            .chunks
+            .iter()
+            .flatten()
+            .all(|chunk| !chunk.is_carried())
+    );
+    let arrangement = replica.arrangement.as_ref().expect("it trains");
+    assert!(arrangement.buckets.iter().all(|bucket| bucket.len() == 1));
+}
+
+#[test]
+fn seventy_billion_from_a_configuration_alone() {
+    let jobs = || vec![task(16, &[512; 8]), task(8, &[256; 8])];
+    let mut small = snapshot(llama_70b(), &Peak::RTX4090, 8, jobs());
+    small.blocks = Weights::Q4;
+    let (plan, why) = solved(&small);
+    assert!(plan.refused.is_empty() && !plan.replicas[&0].jobs.is_empty());
+    assert!(why.text().contains("limits it") || why.text().contains("computes longest"));
+    let large = snapshot(llama_70b(), &Peak::H100, 8, jobs());
+    let (plan, why) = solved(&large);
+    assert!(plan.replicas[&0].seats.len() >= 2, "{}", why.text());
+}
+
+#[test]
+fn a_job_that_never_fits_is_told_what_would() {
+    // 8 GiB: the four-bit backbone fits, an adapter of rank 4096 does not.
+    let mut problem = snapshot(
+        llama_7b(),
+        &Peak::A40,
+        1,
+        vec![task(4096, &[128; 4]), task(8, &[128; 4])],
+    );
+    problem.blocks = Weights::Q4;
+    for machine in problem.nodes.values_mut() {
+        machine.memory = Bytes(10 << 30);
+    }
+    let (plan, why) = solved(&problem);
+    let refusal = plan.refused[&JobId(1)];
+    let rank = refusal.largest_rank.expect("a smaller rank fits");
+    assert!((64..4096).contains(&rank), "{refusal}");
+    assert!(refusal.needed > refusal.offered);
+    assert!(why.text().contains(&format!("rank up to {rank} fits")));
+    assert_eq!(plan.replicas[&0].jobs, [JobId(2)]);
+    // What it names fits, and one more does not.
+    for (rank, fits) in [(rank, true), (rank + 1, false)] {
+        problem.tasks.insert(JobId(1), task(rank, &[128; 4]));
+        assert_eq!(solved(&problem).0.refused.is_empty(), fits, "rank {rank}");
+    }
+}
+
+#[test]
+fn jobs_beyond_memory_and_saturation_wait_with_an_estimate() {
+    // Adapters of 1 GiB each with moments: some fit.
+    let jobs = vec![task(400, &[256; 16]); 24];
+    let mut problem = snapshot(llama_7b(), &Peak::A40, 1, jobs);
+    problem.options.saturation_permille = 0;
+    let (plan, _) = solved(&problem);
+    let trains = plan.replicas[&0].jobs.len();
+    assert!(trains > 1 && trains < 24, "{trains}");
+    assert!(
+        plan.waiting
+            .values()
+            .all(|wait| wait.why == Why::Memory && wait.estimate.0 > 0)
+    );
+    // Large steps saturate a device: most of them wait although memory suffices.
+    let jobs = vec![task(8, &[512; 32]); 12];
+    let mut problem = snapshot(llama_7b(), &Peak::A40, 1, jobs);
+    problem.options.saturation_permille = 20;
+    let (plan, why) = solved(&problem);
+    assert!(plan.replicas[&0].jobs.len() < 12, "{}", why.text());
+    assert!(
+        plan.waiting
+            .values()
+            .all(|wait| matches!(wait.why, Why::Saturated { .. }))
+    );
+}
+
+#[test]
+fn a_bound_on_added_latency_is_kept() {
+    let mut jobs = vec![task(8, &[128; 2])];
+    jobs[0].max_added_latency = Some(500);
+    jobs.extend(vec![task(8, &[512; 8]); 6]);
+    let mut problem = snapshot(llama_7b(), &Peak::A40, 1, jobs);
+    problem.options.saturation_permille = 0;
+    let (plan, _) = solved(&problem);
+    let bounded = quote(&problem, &plan, JobId(1))
+        .expect("profiles are here")
+        .expect("it trains");
+    assert!(bounded.slowdown_permille <= 1500 || plan.replicas[&0].jobs == [JobId(1)]);
+    assert!(
+        plan.waiting
+            .values()
+            .any(|wait| matches!(wait.why, Why::Latency { .. }))
+    );
+}
+
+#[test]
+fn a_quote_has_a_range_and_a_chance() {
+    let mut problem = snapshot(llama_7b(), &Peak::A40, 2, workload_b());
+    problem.tenants.insert(
+        "t".into(),
+        Tenant {
+            weight: 2,
+            served: 5,
+        },
+    );
+    let mut job = task(16, &[256; 4]);
+    job.steps = 10_000;
+    job.deadline = Some(Micros(1));
+    let late = quote_new(&problem, None, job.clone())
+        .expect("there is a plan")
+        .expect("it fits");
+    assert_eq!(late.chance_permille, Some(0));
+    job.deadline = Some(Micros(100 * late.latest.0));
+    let fine = quote_new(&problem, None, job.clone())
+        .expect("there is a plan")
+        .expect("it fits");
+    assert_eq!(fine.chance_permille, Some(1000));
+    job.deadline = Some(fine.expected);
+    let even = quote_new(&problem, None, job)
+        .expect("there is a plan")
+        .expect("it fits");
+    assert!(
+        even.chance_permille
+            .is_some_and(|chance| (300..700).contains(&chance)),
+        "{even}"
+    );
+    assert!(even.earliest < even.expected && even.expected < even.latest);
+    assert!(even.least < even.cost && even.cost < even.most && even.cost > MicroUsd(0));
+    assert!(even.slowdown_permille >= 1000);
+}
+
+#[test]
+fn the_plan_becomes_orders() {
+    let problem = snapshot(llama_7b(), &Peak::A40, 2, workload_b());
+    let (plan, _) = solved(&problem);
+    let addresses = problem
+        .nodes
+        .keys()
+        .map(|node| (node.clone(), format!("{node}:1")))
+        .collect();
+    let orders = plan.orders(shared::ids::PlanEpoch(3), &addresses, Bytes(7));
+    assert_eq!(orders.replicas.len(), plan.replicas.len());
+    for (order, replica) in orders.replicas.iter().zip(plan.replicas.values()) {
+        assert_eq!(order.jobs, replica.jobs);
+        assert!(
+            order
+                .seats
+                .iter()
+                .all(|seat| seat.address.ends_with(":1") && seat.activation_budget > Bytes(7))
+        );
+    }
+}
+
+fn problems() -> impl Strategy<Value = Snapshot> {
+    let job = (1u32..12, 0usize..4, 1usize..9, 0usize..3, any::<bool>()).prop_map(
+        |(length, rank, batch, tenant, odd)| {
+            let mut lengths = vec![length * 50; batch];
+            if odd {
+                lengths[0] = 37;
+            }
+            let mut job = task([4, 16, 64, 2000][rank], &lengths);
+            job.tenant = ["a", "b", "c"][tenant].into();
+            if odd {
+                job.adapter = Adapter {
+                    sites: job.adapter.sites[..2].to_vec(),
+                    ..job.adapter
+                };
+            }
+            job
+        },
+    );
+    let nodes = (1usize..5, 0usize..3, any::<bool>());
+    let switches = (any::<bool>(), any::<bool>(), any::<bool>());
+    (prop::collection::vec(job, 0..9), nodes, switches).prop_map(
+        |(jobs, (nodes, quick, tight), (fuse, order, align))| {
+            let mut problem = snapshot(llama_7b(), &Peak::A40, nodes, jobs);
+            let fast = Profile::peak(&Peak::H100);
+            for (at, machine) in problem.nodes.values_mut().enumerate() {
+                if at < quick {
+                    *machine = Machine {
+                        device: fast.device.clone(),
+                        site: format!("s{}", at % 2),
+                        ..machine.clone()
+                    };
+                }
+                if tight {
+                    machine.memory = Bytes(20 << 30);
+                }
+            }
+            problem.profiles.insert(fast.device.clone(), fast);
+            (
+                problem.options.fuse,
+                problem.options.order,
+                problem.options.align,
+            ) = (fuse, order, align);
+            problem
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// The checks (PL-1 to PL-8) are part of `solve`: a broken plan is an error.
+    #[test]
+    fn plans_are_sound_the_same_and_stay(problem in problems()) {
+        let (plan, why) = solve(&problem, None).expect("there is a plan");
+        prop_assert_eq!(&solve(&problem, None).expect("again").0, &plan);
+        let (again, _) = solve(&problem, Some(&plan)).expect("again");
+        prop_assert_eq!(&again, &plan, "{}", why.text());
+    }
+}
