@@ -76,7 +76,6 @@ mod tests {
     use super::*;
     use crate::problem::decision::Decision;
     use crate::problem::episode::tests::market;
-    use crate::problem::offer::Held;
     use crate::problem::tests::trial;
     use crate::problem::throughput::Throughput;
 
@@ -87,7 +86,7 @@ mod tests {
                 held: situation
                     .offer
                     .fill(path[situation.slot as usize])
-                    .unwrap_or(Held::default()),
+                    .unwrap_or_default(),
                 reason: Reason::GivesUp,
             });
             return outcome.utility;

@@ -104,7 +104,8 @@ impl Policy {
         memory: &mut Memory,
         safety: Safety,
     ) -> Decision {
-        if memory.locked && safety.net == Net::Lock {
+        let late = situation.slot >= situation.problem.soft_deadline;
+        if memory.locked && safety.net == Net::Lock && !late {
             return locked(situation);
         }
         let wish = match self {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p market-actor --example policies -- --traces DIR [--threads N] [--json FILE] [--cell NAME]
-//!     [--skip SLOTS] [--net least|lock]
+//!     [--skip SLOTS] [--price start|highest] [--net least|lock]
 //! ```
 //!
 //! `DIR` holds `skypilot-spot-traces` and `aws-spot-price-2015`. A market of capacity and price from two places is called
@@ -10,7 +10,7 @@
 
 mod traces;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -38,6 +38,8 @@ struct Options {
     only: Option<String>,
     /// Slots of the price files that are left out at their beginning.
     skip: usize,
+    /// Whether the price of a slot is the highest in it, not that at its start.
+    highest: bool,
     net: Net,
 }
 
@@ -73,6 +75,7 @@ fn options() -> Result<Options> {
         json: None,
         only: None,
         skip: 827,
+        highest: false,
         net: Net::Least,
     };
     let mut words = std::env::args().skip(1);
@@ -85,11 +88,13 @@ fn options() -> Result<Options> {
             "--threads" => options.threads = value.parse()?,
             "--json" => options.json = Some(value.into()),
             "--cell" => options.only = Some(value),
+            "--price" if value == "highest" => options.highest = true,
+            "--price" if value == "start" => options.highest = false,
             "--skip" => options.skip = value.parse()?,
             "--net" if value == "lock" => options.net = Net::Lock,
             "--net" if value == "least" => options.net = Net::Least,
             _ => bail!(
-                "{word} {value} is unknown: --traces DIR, --threads N, --json FILE, --cell NAME, --skip SLOTS, --net least|lock"
+                "{word} {value} is unknown: --traces DIR, --threads N, --json FILE, --cell NAME, --skip SLOTS, --price start|highest, --net least|lock"
             ),
         }
     }
@@ -100,7 +105,8 @@ fn options() -> Result<Options> {
 }
 
 /// Markets with the most machines that a job uses there.
-fn markets(traces: &Path, skip: usize) -> Result<Vec<(Market, u32)>> {
+fn markets(options: &Options) -> Result<Vec<(Market, u32)>> {
+    let traces = &options.traces;
     let sky = traces.join("skypilot-spot-traces");
     let large = sky.join("availability/16-node/aws-08-27-2023");
     let west = traces::capacity(&large.join("us-west-2a_v100_1.json"))?;
@@ -109,7 +115,7 @@ fn markets(traces: &Path, skip: usize) -> Result<Vec<(Market, u32)>> {
     let small = traces::capacity(&small)?;
     let price = |zone: &str, count| {
         let path = traces.join(format!("aws-spot-price-2015/g2.2xlarge-us-east-{zone}.csv"));
-        traces::prices(&path, 0.65, skip, count)
+        traces::prices(&path, 0.65, options.skip, count, options.highest)
     };
     Ok(vec![
         (
@@ -145,7 +151,7 @@ fn markets(traces: &Path, skip: usize) -> Result<Vec<(Market, u32)>> {
 
 fn cases(options: &Options) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
-    for (market, most) in markets(&options.traces, options.skip)? {
+    for (market, most) in markets(options)? {
         for (curve, alpha, beta) in [("H=n", 1.0, 0.0), ("concave", 0.72, 2.0)] {
             for load in [0.3, 0.5, 0.7] {
                 let work = load * f64::from(most) * 24.0;
@@ -256,19 +262,26 @@ fn cell(case: &Case, threads: usize) -> Result<(Vec<Summary>, Vec<String>)> {
         top / 1e6 / best.len().max(1) as f64,
         100.0 * gap(&best)
     )];
-    // Pruned by the rehearsals alone: no episode is looked at.
-    let rounds: Vec<Vec<f64>> = (0..case.rehearsals.len())
-        .map(|at| {
-            (0..pool.len())
-                .map(|m| past[m][at].utility as f64)
-                .collect()
-        })
-        .collect();
-    let kept = if rounds.is_empty() {
-        (0..pool.len()).collect()
-    } else {
-        strongest(&rounds, &prune(&rounds), 8)
-    };
+    // Pruned by the rehearsals and the first half of the episodes, judged over the second.
+    let mut rounds: Vec<Vec<f64>> = Vec::new();
+    for (scores, count) in [(&past, case.rehearsals.len()), (&scores, best.len() / 2)] {
+        for at in 0..count {
+            let round = scores[..pool.len()]
+                .iter()
+                .map(|own| own[at].utility as f64);
+            rounds.push(round.collect());
+        }
+    }
+    let kept = strongest(&rounds, &prune(&rounds), 8);
+    // What the second half is measured by, whatever was pruned.
+    let half = best.len() / 2;
+    let mut best_fixed = (f64::NEG_INFINITY, String::new());
+    for (member, scores) in pool.iter().zip(&scores) {
+        let sum: f64 = scores[half..].iter().map(|score| score.utility as f64).sum();
+        if sum > best_fixed.0 {
+            best_fixed = (sum, member.name());
+        }
+    }
     let few: Vec<Member> = kept.iter().map(|&at| pool[at]).collect();
     let of = |all: &[Vec<Score>]| -> Vec<Vec<Score>> {
         kept.iter().map(|&at| all[at].clone()).collect()
@@ -286,13 +299,14 @@ fn cell(case: &Case, threads: usize) -> Result<(Vec<Summary>, Vec<String>)> {
         for boost in [1.0, 4.0, 16.0] {
             let learned = follow(case, members, scores, past, boost, 1)?;
             let earned: f64 = learned.expected.iter().sum();
+            let second: f64 = learned.expected[half..].iter().sum();
             lines.push(format!(
-                "selection x{boost}, {name} of {}: {:.3} of optimum, {:.3} of the best fixed; second half {:.3} of {}",
+                "selection x{boost}, {name} of {}: {:.3} of optimum, {:.3} of its best fixed; second half {:.3} of the best fixed of all, {}",
                 members.len(),
                 earned / top,
                 learned.whole,
-                learned.second_half,
-                members[learned.best].name()
+                second / best_fixed.0,
+                best_fixed.1
             ));
         }
     }

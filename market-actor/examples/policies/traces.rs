@@ -27,8 +27,15 @@ pub(crate) fn capacity(path: &Path) -> Result<Vec<u32>> {
     Ok(file.data.chunks_exact(ticks).map(least).collect())
 }
 
-/// Price at the start of each slot from `skip` slots after the first row of a price file on, over `on_demand`.
-pub(crate) fn prices(path: &Path, on_demand: f64, skip: usize, count: usize) -> Result<Vec<f64>> {
+/// Price of each slot from `skip` slots after the first row of a price file on, over `on_demand`: that at its start, or the
+/// highest in it.
+pub(crate) fn prices(
+    path: &Path,
+    on_demand: f64,
+    skip: usize,
+    count: usize,
+    highest: bool,
+) -> Result<Vec<f64>> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let mut rows = Vec::new();
     for line in text.lines().skip(1) {
@@ -45,7 +52,14 @@ pub(crate) fn prices(path: &Path, on_demand: f64, skip: usize, count: usize) -> 
     Ok((skip..skip + count)
         .map(|slot| {
             let at = first + slot as i64 * SLOT;
-            rows[rows.partition_point(|row| row.0 <= at) - 1].1
+            let start = rows.partition_point(|row| row.0 <= at) - 1;
+            let end = rows.partition_point(|row| row.0 < at + SLOT);
+            let seen = if highest {
+                &rows[start..end]
+            } else {
+                &rows[start..=start]
+            };
+            seen.iter().map(|row| row.1).fold(0.0, f64::max)
         })
         .collect())
 }
@@ -84,16 +98,4 @@ fn seconds(text: &str) -> Result<i64> {
     let days =
         365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 719_469;
     Ok(days * 86_400 + part(11..13)? * 3600 + part(14..16)? * 60 + part(17..19)?)
-}
-pub(crate) fn prices_fine(path: &Path, on_demand: f64) -> Result<Vec<f64>> {
-    let text = std::fs::read_to_string(path)?;
-    let mut rows = Vec::new();
-    for line in text.lines().skip(1) {
-        let f: Vec<&str> = line.split(',').collect();
-        rows.push((seconds(f[0])?, f[3].parse::<f64>()? / on_demand));
-    }
-    let first = rows[0].0;
-    Ok((0..8310 * 30)
-        .map(|m| rows[rows.partition_point(|r| r.0 <= first + m * 60 + 59) - 1].1)
-        .collect())
 }

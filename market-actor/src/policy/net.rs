@@ -5,8 +5,8 @@
 //!
 //! A wish passes when, after the progress that is certain in this slot, flat out from the next slot on still ends in time.
 //! Certain is all of it, or nothing when the job's spot machines may vanish inside a slot. Else this slot takes the least
-//! number that passes ([`Net::Least`]) or locks the job on demand, flat out, to the end ([`Net::Lock`], the net of
-//! "Can't Be Late"): simpler, and dearer where spot comes back.
+//! number that passes ([`Net::Least`]) or locks the job at the fastest number to the end ([`Net::Lock`], after the net of
+//! "Can't Be Late"): simpler, and dearer.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ use crate::utility::value;
 pub enum Net {
     /// The fewest machines that pass, not fewer than wished.
     Least,
-    /// The fastest number, on demand only, and so to the end.
+    /// The fastest number, spot first, and so to the end.
     Lock,
 }
 
@@ -72,16 +72,19 @@ pub fn guard(situation: &Situation<'_>, wish: Decision, net: Net, margin: u32) -
     Decision { held, reason }
 }
 
-/// A job that is locked on demand.
+/// A job that is locked: the fastest number, the cheapest way that still ends in time.
 #[must_use]
 pub fn locked(situation: &Situation<'_>) -> Decision {
     let problem = situation.problem;
+    let slots_left = problem.soft_deadline.saturating_sub(situation.slot + 1);
     let fastest = problem.fastest(situation.offer.on_demand_available);
+    let [cheapest, on_demand, kept] = ways(situation, fastest);
+    let held = [cheapest, kept]
+        .into_iter()
+        .find(|&held| held.count() == fastest && passes(situation, held, slots_left))
+        .unwrap_or(on_demand);
     Decision {
-        held: Held {
-            spot: 0,
-            on_demand: fastest,
-        },
+        held,
         reason: Reason::Locked,
     }
 }

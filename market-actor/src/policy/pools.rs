@@ -14,7 +14,7 @@
 use serde::{Deserialize, Serialize};
 use shared::units::MicroUsd;
 
-use super::lattice::{Lattice, Layer, Rounding, best};
+use super::lattice::{Lattice, Layer, Rounding, Tariff, best};
 use super::tariff::tariffs;
 use crate::problem::Problem;
 use crate::problem::offer::{Held, Offer};
@@ -99,133 +99,139 @@ pub fn joined(zones: &[Offer], most: u32, tolerance: f64) -> Option<Offer> {
     })
 }
 
-/// Decides site and machines for the first slot of `sites`, exactly on a grid of `cells` cells; `elapsed` slots of the job are
-/// over, `remaining` work is left. A choice moves only when it is expected to earn `hysteresis` more than staying.
-///
-/// `ending` is what work left costs when all slots of the sites are over before the deadline: millionths of a dollar a unit.
-///
-/// Nothing when there is no site or no slot.
-#[must_use]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "a plan is a function of all of them"
-)]
-pub fn choose(
-    problem: &Problem,
-    elapsed: u32,
-    remaining: f64,
-    at: Option<Place>,
-    sites: &[Site],
-    moves: &dyn Fn(usize, usize) -> Move,
-    ending: f64,
-    cells: usize,
-    hysteresis: f64,
-) -> Option<Choice> {
-    let slots = sites.iter().map(|site| site.offers.len()).min()?;
-    let slots = slots.min(problem.soft_deadline.saturating_sub(elapsed) as usize);
-    if slots == 0 {
-        return None;
+/// All that a choice of a site depends on.
+pub struct Survey<'a> {
+    /// The job.
+    pub problem: &'a Problem,
+    /// Slots of it that are over.
+    pub elapsed: u32,
+    /// Work left.
+    pub remaining: f64,
+    /// Where it is; nothing before it has begun.
+    pub at: Option<Place>,
+    /// Where it could be.
+    pub sites: &'a [Site],
+    /// What a move from one site to another takes.
+    pub moves: &'a dyn Fn(usize, usize) -> Move,
+    /// What a unit of work left costs when all slots of the sites are over before the deadline, millionths of a dollar.
+    pub ending: f64,
+    /// Cells of the grid over the work left.
+    pub cells: usize,
+    /// What a move must be expected to earn, millionths of a dollar.
+    pub hysteresis: f64,
+}
+
+impl std::fmt::Debug for Survey<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Survey")
+            .field("elapsed", &self.elapsed)
+            .field("remaining", &self.remaining)
+            .field("at", &self.at)
+            .field("sites", &self.sites.len())
+            .finish_non_exhaustive()
     }
-    let lattice = Lattice::new(
-        problem,
-        remaining.max(f64::MIN_POSITIVE),
-        cells,
-        Rounding::Between,
-    );
-    let end = elapsed + slots as u32;
-    let costs: Vec<_> = sites
-        .iter()
-        .enumerate()
-        .map(|(site, own)| {
-            let held = at
-                .filter(|place| place.site == site)
-                .map(|place| place.held);
-            tariffs(problem, &lattice, held, &own.offers[..slots])
-        })
-        .collect();
-    let done = value(problem, end);
-    let mut next: Vec<Layer> = sites
-        .iter()
-        .map(|site| {
+}
+
+impl Survey<'_> {
+    /// Decides site and machines for the first slot, exactly on the grid; nothing when there is no site or no slot.
+    #[must_use]
+    pub fn choose(&self) -> Option<Choice> {
+        let slots = self.sites.iter().map(|site| site.offers.len()).min()?;
+        let left = self.problem.soft_deadline.saturating_sub(self.elapsed);
+        let slots = slots.min(left as usize);
+        if slots == 0 {
+            return None;
+        }
+        let remaining = self.remaining.max(f64::MIN_POSITIVE);
+        let lattice = Lattice::new(self.problem, remaining, self.cells, Rounding::Between);
+        let costs: Vec<Vec<Tariff>> = self
+            .sites
+            .iter()
+            .enumerate()
+            .map(|(site, own)| {
+                let held = self.at.filter(|place| place.site == site);
+                let held = held.map(|place| place.held);
+                tariffs(self.problem, &lattice, held, &own.offers[..slots])
+            })
+            .collect();
+        let next = self.after_first(&lattice, &costs, slots);
+        let options: Vec<Choice> = (0..self.sites.len())
+            .map(|site| self.option(&lattice, &next[site], &costs[site][0], site))
+            .collect();
+        let stays = |choice: &Choice| self.at.is_none_or(|place| place.site == choice.place.site);
+        let stay = self.at.and_then(|place| options.get(place.site)).map(|stay| stay.expected);
+        let worth = |choice: &Choice| {
+            choice.expected - if stays(choice) { 0.0 } else { self.hysteresis }
+        };
+        let mut found = options[0];
+        for option in &options[1..] {
+            if worth(option) > worth(&found) {
+                found = *option;
+            }
+        }
+        if !stays(&found) {
+            found.gain_of_moving = stay.map(|stay| found.expected - stay);
+        }
+        Some(found)
+    }
+
+    /// What each site is worth after the first slot.
+    fn after_first(&self, lattice: &Lattice, costs: &[Vec<Tariff>], slots: usize) -> Vec<Layer> {
+        let problem = self.problem;
+        let end = self.elapsed + slots as u32;
+        let done = value(problem, end);
+        let last = |site: &Site| {
             let last = site.offers[slots - 1];
             let finish = Finish::new(problem, last.on_demand_price, last.on_demand_available);
             lattice.layer(done, |held, left| {
                 if end >= problem.soft_deadline {
                     finish.worth(end, left, held)
                 } else {
-                    done - left * ending
+                    done - left * self.ending
                 }
             })
-        })
-        .collect();
-    for slot in (1..slots).rev() {
-        let stays: Vec<Layer> = (0..sites.len())
-            .map(|site| lattice.before(&next[site], &costs[site][slot], done))
-            .collect();
-        next = (0..sites.len())
-            .map(|from| {
-                let mut layer = stays[from].clone();
-                for to in (0..sites.len()).filter(|to| *to != from) {
-                    let way = moves(from, to);
-                    lattice.arrive(
-                        &mut layer,
-                        &next[to],
-                        &costs[to][slot],
-                        way.share,
-                        way.egress.0 as f64,
-                    );
-                }
-                layer
-            })
-            .collect();
-    }
-    let mut found: Option<Choice> = None;
-    let mut stay: Option<f64> = None;
-    for (site, own) in sites.iter().enumerate() {
-        let here = at.is_none_or(|place| place.site == site);
-        let before = if here {
-            at.map_or(0, |place| place.held.count())
-        } else {
-            0
         };
-        let cost = &costs[site][0];
-        let worths = if here {
-            lattice.worths(&next[site], cost, before, remaining)
-        } else {
-            let from = at.map_or(site, |place| place.site);
-            let way = moves(from, site);
-            let mut worths = lattice.arrivals(&next[site], cost, way.share, remaining);
-            for worth in &mut worths {
-                *worth -= way.egress.0 as f64;
+        let mut next: Vec<Layer> = self.sites.iter().map(last).collect();
+        for slot in (1..slots).rev() {
+            next = (0..next.len())
+                .map(|from| {
+                    let mut layer = lattice.before(&next[from], &costs[from][slot], done);
+                    for to in (0..next.len()).filter(|to| *to != from) {
+                        let way = (self.moves)(from, to);
+                        let fee = way.egress.0 as f64;
+                        lattice.arrive(&mut layer, &next[to], &costs[to][slot], way.share, fee);
+                    }
+                    layer
+                })
+                .collect();
+        }
+        next
+    }
+
+    /// The best that a site offers in the first slot.
+    fn option(&self, lattice: &Lattice, next: &Layer, cost: &Tariff, site: usize) -> Choice {
+        let (worths, before) = match self.at {
+            Some(place) if place.site != site => {
+                let way = (self.moves)(place.site, site);
+                let mut worths = lattice.arrivals(next, cost, way.share, self.remaining);
+                for worth in &mut worths {
+                    *worth -= way.egress.0 as f64;
+                }
+                (worths, 0)
             }
-            worths
+            at => {
+                let before = at.map_or(0, |place| place.held.count());
+                (lattice.worths(next, cost, before, self.remaining), before)
+            }
         };
         let (action, _) = best(lattice.actions(), &worths, before);
-        let expected = worths[action];
-        if here && at.is_some() {
-            stay = Some(expected);
-        }
-        let barrier = if here { 0.0 } else { hysteresis };
-        let current = found.map_or(f64::NEG_INFINITY, |choice| {
-            let moved = at.is_some_and(|place| place.site != choice.place.site);
-            choice.expected - if moved { hysteresis } else { 0.0 }
-        });
-        if expected - barrier > current {
-            let held = own.offers[0].fill_most(lattice.actions()[action]);
-            let place = Place { site, held };
-            found = Some(Choice {
-                place,
-                expected,
-                gain_of_moving: None,
-            });
+        let held = self.sites[site].offers[0].fill_most(lattice.actions()[action]);
+        Choice {
+            place: Place { site, held },
+            expected: worths[action],
+            gain_of_moving: None,
         }
     }
-    found.map(|mut choice| {
-        if at.is_some_and(|place| place.site != choice.place.site) {
-            choice.gain_of_moving = stay.map(|stay| choice.expected - stay);
-        }
-        choice
-    })
 }
 
 #[cfg(test)]
@@ -266,18 +272,18 @@ mod tests {
             egress: MicroUsd(egress),
         };
         let sites = [site(here), site(there)];
-        choose(
-            &problem,
-            0,
-            62.0,
-            Some(at),
-            &sites,
-            &|_, _| way,
-            1e6,
-            200,
+        let survey = Survey {
+            problem: &problem,
+            elapsed: 0,
+            remaining: 62.0,
+            at: Some(at),
+            sites: &sites,
+            moves: &|_, _| way,
+            ending: 1e6,
+            cells: 200,
             hysteresis,
-        )
-        .unwrap()
+        };
+        survey.choose().unwrap()
     }
 
     #[test]

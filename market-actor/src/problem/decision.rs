@@ -123,7 +123,7 @@ pub enum Reason {
         /// Slots that flat out would take after what was wished for.
         slots_needed: u32,
     },
-    /// The safety net locked the job on demand, flat out, in a slot before.
+    /// The safety net locked the job at the fastest number in a slot before.
     Locked,
     /// The soft deadline cannot be met, but finishing still pays.
     Late {
