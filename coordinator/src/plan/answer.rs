@@ -82,6 +82,7 @@ impl Plan {
                 first_layer: seat.first as u32,
                 end_layer: seat.end as u32,
                 activation_budget: Bytes(bytes.unwrap_or(0).max(least.0)),
+                recomputed_layers: 0,
             }
         };
         let order = |(number, replica): (&u32, &Replica)| Order {
@@ -90,10 +91,12 @@ impl Plan {
                 .map(|stage| place(replica, stage))
                 .collect(),
             jobs: replica.jobs.clone(),
+            siblings: Vec::new(),
         };
         Orders {
             epoch,
             replicas: self.replicas.iter().map(order).collect(),
+            sharing: Vec::new(),
         }
     }
 }
