@@ -277,7 +277,10 @@ fn cell(case: &Case, threads: usize) -> Result<(Vec<Summary>, Vec<String>)> {
     let half = best.len() / 2;
     let mut best_fixed = (f64::NEG_INFINITY, String::new());
     for (member, scores) in pool.iter().zip(&scores) {
-        let sum: f64 = scores[half..].iter().map(|score| score.utility as f64).sum();
+        let sum: f64 = scores[half..]
+            .iter()
+            .map(|score| score.utility as f64)
+            .sum();
         if sum > best_fixed.0 {
             best_fixed = (sum, member.name());
         }

@@ -159,10 +159,12 @@ impl Survey<'_> {
             .map(|site| self.option(&lattice, &next[site], &costs[site][0], site))
             .collect();
         let stays = |choice: &Choice| self.at.is_none_or(|place| place.site == choice.place.site);
-        let stay = self.at.and_then(|place| options.get(place.site)).map(|stay| stay.expected);
-        let worth = |choice: &Choice| {
-            choice.expected - if stays(choice) { 0.0 } else { self.hysteresis }
-        };
+        let stay = self
+            .at
+            .and_then(|place| options.get(place.site))
+            .map(|stay| stay.expected);
+        let worth =
+            |choice: &Choice| choice.expected - if stays(choice) { 0.0 } else { self.hysteresis };
         let mut found = options[0];
         for option in &options[1..] {
             if worth(option) > worth(&found) {
