@@ -211,7 +211,6 @@ impl Holder {
             let (commands, inbox) = channel();
             let lead_settings = LeadSettings {
                 ahead: settings.rounds_ahead,
-                window: LeadSettings::new(1).window.max(2 * place.stages),
                 term: post.term.0,
                 ..LeadSettings::new(settings.tokens_per_pass)
             };

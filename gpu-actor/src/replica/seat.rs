@@ -57,7 +57,7 @@ pub struct LeadSettings {
     pub least_rows: usize,
     /// Rounds planned before the oldest is done.
     pub ahead: usize,
-    /// Micro-batches under way at once; at least twice the stages.
+    /// Micro-batches under way at once, at least two for each stage and two more. A drain waits for them.
     pub window: usize,
     /// Leadership, written into manifests.
     pub term: u64,
@@ -71,7 +71,7 @@ impl LeadSettings {
             tokens_per_pass,
             least_rows: 64,
             ahead: 3,
-            window: 16,
+            window: 4,
             term: 0,
         }
     }

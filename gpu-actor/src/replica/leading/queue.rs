@@ -12,7 +12,8 @@ use crate::train::engine::TurnNumber;
 impl Leading {
     /// Gives the station micro-batches, as many as may be under way.
     pub(super) fn feed(&mut self) -> Result<(), ReplicaError> {
-        let window = self.settings.window.max(self.stages() * 2);
+        // On each stage one that it holds and one that comes, and two whose steps are agreed on.
+        let window = self.settings.window.max(self.stages() * 2 + 2);
         while self.under.len() - self.queue.len() < window
             && let Some((ticket, mut planned)) = self.next_ready()
         {
