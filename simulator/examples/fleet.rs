@@ -26,8 +26,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     )]
     let begin = std::time::Instant::now();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let word =
-        |at: usize, default: &str| arguments.get(at).map_or(default.to_owned(), String::clone);
+    let word = |at: usize, default: &str| {
+        arguments
+            .get(at)
+            .map_or_else(|| default.to_owned(), String::clone)
+    };
     let (source, seed) = (word(0, "philly"), 1);
     let gpus: usize = word(1, "128").parse()?;
     let horizon_s = word(2, "168").parse::<u64>()? * 3_600;
@@ -70,7 +73,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         profile
             .link(name)
             .cloned()
-            .ok_or(format!("the profile has no link {name:?}"))
+            .ok_or_else(|| format!("the profile has no link {name:?}"))
     };
     let base = Snapshot {
         model: config::parse(LLAMA_7B)?,
@@ -105,9 +108,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let jobs = jobs(arrivals.clone(), &mix, seed);
         setting.width = width;
         let name = if uniform { "uniform" } else { "non-uniform" };
-        let how = width.map_or("each system's best width".to_owned(), |w| {
-            format!("{w} GPUs an instance")
-        });
+        let how = width.map_or_else(
+            || "each system's best width".to_owned(),
+            |w| format!("{w} GPUs an instance"),
+        );
         let title = format!(
             "{source}, {} jobs in {} h, {name}, {how}",
             jobs.len(),

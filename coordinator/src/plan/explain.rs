@@ -336,9 +336,10 @@ impl ReplicaWhy {
             ("order", self.without_order),
             ("align", self.without_align),
         ] {
-            let said = off.map_or("the jobs would not fit".to_owned(), |step| {
-                format!("a step would take {step}")
-            });
+            let said = off.map_or_else(
+                || "the jobs would not fit".to_owned(),
+                |step| format!("a step would take {step}"),
+            );
             let _ = writeln!(text, "  without {level} {said}");
         }
         let _ = writeln!(

@@ -63,7 +63,7 @@ impl Weighing {
         let timed = mixes(fleet, tasks, stages, false);
         let sum = |both: Both<u64>| both.sum();
         let per = |pick: &dyn Fn(usize) -> u64| (0..fleet.devices.len()).map(pick).collect();
-        let least = self::smallest(fleet, tasks);
+        let least = smallest(fleet, tasks);
         let most = least.map_or(1, |task| task.most_micro_batches(!padded));
         let smallest = mixes(fleet, tasks, most.min(64), true);
         let mut capacity = Vec::with_capacity(nodes.len());
