@@ -14,6 +14,31 @@ const LLAMA_7B: &str = r#"{"model_type":"llama","num_hidden_layers":32,"hidden_s
     "num_key_value_heads":32,"vocab_size":32000,"intermediate_size":11008,"max_position_embeddings":4096,
     "rms_norm_eps":1e-5}"#;
 
+const LLAMA_70B: &str = r#"{"model_type":"llama","num_hidden_layers":80,"hidden_size":8192,"num_attention_heads":64,
+    "num_key_value_heads":8,"vocab_size":128256,"intermediate_size":28672,"max_position_embeddings":8192,
+    "rms_norm_eps":1e-5,"rope_theta":500000.0}"#;
+
+/// Llama 3 70B from its configuration alone, with two jobs, on eight cards.
+fn seventy_billion(peak: &Peak, blocks: Weights) -> Result<(), Box<dyn std::error::Error>> {
+    let mut large = problem(2, 8)?;
+    let profile = Profile::peak(peak);
+    for machine in large.nodes.values_mut() {
+        machine.device.clone_from(&profile.device);
+        machine.memory = Bytes(profile.memory_bytes);
+    }
+    for task in large.tasks.values_mut() {
+        task.adapter = Adapter::lora(16);
+        task.lengths = vec![512; 8];
+    }
+    large.model = config::parse(LLAMA_70B)?;
+    large.blocks = blocks;
+    large.options.stages = None;
+    println!("\nLlama 3 70B, {} on 8 x {}", blocks.name(), profile.device);
+    large.profiles.insert(profile.device.clone(), profile);
+    println!("{}", solve(&large, None)?.1.text());
+    Ok(())
+}
+
 fn problem(jobs: u64, stages: u32) -> Result<Snapshot, Box<dyn std::error::Error>> {
     let profile = Profile::peak(&Peak::H100);
     let link = |name: &str| {
@@ -115,5 +140,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             times[0], times[1]
         );
     }
-    Ok(())
+    seventy_billion(&Peak::RTX4090, Weights::Q4)?;
+    seventy_billion(&Peak::H100, Weights::Bf16)
 }

@@ -12,12 +12,46 @@ use coordinator::plan::profile::{Peak, Profile, Weights};
 use coordinator::plan::snapshot::{Options, Snapshot};
 use shared::model::config;
 use shared::units::Micros;
-use simulator::fleet::trace::{self, Pace};
+use simulator::fleet::trace::{self, Arrival, Pace};
 use simulator::fleet::{Losses, Mix, Setting, compare, jobs, svg};
 
 const LLAMA_7B: &str = r#"{"model_type":"llama","num_hidden_layers":32,"hidden_size":4096,"num_attention_heads":32,
     "num_key_value_heads":32,"vocab_size":32000,"intermediate_size":11008,"max_position_embeddings":4096,
     "rms_norm_eps":1e-5}"#;
+
+fn arrivals(
+    source: &str,
+    folder: &str,
+    pace: Pace,
+    seed: u64,
+) -> Result<Vec<Arrival>, Box<dyn std::error::Error>> {
+    let folder = Path::new(folder);
+    Ok(match source {
+        "philly" => {
+            let mut clusters = Vec::new();
+            for entry in fs::read_dir(folder.join("philly"))? {
+                let path = entry?.path();
+                let name = path
+                    .file_stem()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned();
+                if name.starts_with("vc-") {
+                    clusters.push((name, fs::read_to_string(&path)?));
+                }
+            }
+            clusters.sort();
+            let runtimes = fs::read_to_string(folder.join("philly/runtime_s.csv"))?;
+            trace::philly(&clusters, &runtimes, pace, seed)?
+        }
+        "alibaba" => {
+            let pods = folder.join("alibaba-gpu-2023/openb_pod_list_default.csv");
+            trace::alibaba(&fs::read_to_string(pods)?, pace)?
+        }
+        // Mean and deviation of the week that the paper simulated.
+        _ => trace::generated(pace, 22_356, 36_774, 8, seed),
+    })
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     #[expect(
@@ -26,8 +60,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     )]
     let begin = std::time::Instant::now();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let word =
-        |at: usize, default: &str| arguments.get(at).map_or(default.to_owned(), String::clone);
+    let word = |at: usize, default: &str| {
+        arguments
+            .get(at)
+            .map_or_else(|| default.to_owned(), String::clone)
+    };
     let (source, seed) = (word(0, "philly"), 1);
     let gpus: usize = word(1, "128").parse()?;
     let horizon_s = word(2, "168").parse::<u64>()? * 3_600;
@@ -41,36 +78,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         per_100_minutes: 259 * gpus as u64 / 128,
         horizon_s,
     };
-    let (mean, deviation) = (22_356, 36_774);
-    let arrivals = match source.as_str() {
-        "philly" => {
-            let mut clusters = Vec::new();
-            for entry in fs::read_dir(Path::new(&folder).join("philly"))? {
-                let path = entry?.path();
-                let name = path
-                    .file_stem()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned();
-                if name.starts_with("vc-") {
-                    clusters.push((name, fs::read_to_string(&path)?));
-                }
-            }
-            clusters.sort();
-            let runtimes = fs::read_to_string(Path::new(&folder).join("philly/runtime_s.csv"))?;
-            trace::philly(&clusters, &runtimes, pace, seed)?
-        }
-        "alibaba" => {
-            let pods = Path::new(&folder).join("alibaba-gpu-2023/openb_pod_list_default.csv");
-            trace::alibaba(&fs::read_to_string(pods)?, pace)?
-        }
-        _ => trace::generated(pace, mean, deviation, 8, seed),
-    };
+    let arrivals = arrivals(&source, &folder, pace, seed)?;
     let link = |name: &str| {
         profile
             .link(name)
             .cloned()
-            .ok_or(format!("the profile has no link {name:?}"))
+            .ok_or_else(|| format!("the profile has no link {name:?}"))
     };
     let base = Snapshot {
         model: config::parse(LLAMA_7B)?,
@@ -105,9 +118,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let jobs = jobs(arrivals.clone(), &mix, seed);
         setting.width = width;
         let name = if uniform { "uniform" } else { "non-uniform" };
-        let how = width.map_or("each system's best width".to_owned(), |w| {
-            format!("{w} GPUs an instance")
-        });
+        let how = width.map_or_else(
+            || "each system's best width".to_owned(),
+            |w| format!("{w} GPUs an instance"),
+        );
         let title = format!(
             "{source}, {} jobs in {} h, {name}, {how}",
             jobs.len(),

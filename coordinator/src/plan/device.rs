@@ -7,10 +7,15 @@
 //! at as many in all as a sequence of length 2p + c has per row: that is the length under which they are looked up.
 //! Between measured lengths it is linear in length; beyond the longest it grows in proportion to it.
 
+mod tables;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use shared::model::{ModelShape, Projection};
 
+use self::tables::{Measured, attention, by_tokens, linear, measured, unmeasured};
 use super::adapter::{Adapter, Site};
 use super::curve::Curve;
 use super::profile::roofline::Work;
@@ -75,6 +80,7 @@ pub struct Device {
     attention: BTreeMap<u64, Both<Curve>>,
     /// What an attention kernel takes with next to nothing to do.
     pub attention_floor: Both<u64>,
+    adapters: Vec<Measured>,
     stream: Curve,
     /// Products that the tables lacked.
     pub estimated: Vec<String>,
@@ -132,6 +138,7 @@ impl Device {
             },
             attention,
             attention_floor: Both::default(),
+            adapters: measured(profile)?,
             stream,
             estimated,
             profile: profile.clone(),
@@ -265,23 +272,17 @@ impl Device {
     }
 
     fn measured(&self, adapter: &Adapter, site: Site, tokens: u64) -> Option<SiteTime> {
-        let (out, input) = site.shape(&self.model);
-        let name = adapter.method.name();
-        let alike = |entry: &&super::profile::Adapter| {
-            entry.method == name && entry.out == out && entry.input == input
-        };
-        let entries = self.profile.adapters.iter().filter(alike);
-        let mut known: Vec<_> = entries.collect();
-        known.sort_by_key(|entry| entry.width);
+        let (shape, name) = (site.shape(&self.model), adapter.method.name());
+        let alike = |entry: &&Measured| entry.method == name && entry.shape == shape;
+        // In the order of their widths.
+        let known: Vec<&Measured> = self.adapters.iter().filter(alike).collect();
         let split = known.partition_point(|entry| entry.width <= adapter.width);
-        let at = |entry: &super::profile::Adapter| {
-            let value = |points: &[(u64, u64)]| Curve::new(points).map_or(0, |c| c.at(tokens));
-            let utilisation = value(&entry.utilisation).min(1000);
+        let at = |entry: &Measured| {
             let time = Both {
-                forward: value(&entry.forward),
-                backward: value(&entry.backward),
+                forward: entry.time.forward.at(tokens),
+                backward: entry.time.backward.at(tokens),
             };
-            (entry.width, time, utilisation)
+            (entry.width, time, entry.utilisation.at(tokens).min(1000))
         };
         let below = split.checked_sub(1).map(|index| at(known[index]));
         let above = known.get(split).map(|entry| at(entry));
@@ -347,96 +348,4 @@ fn site_time(time: Both<u64>, permille: [u64; 2]) -> SiteTime {
             backward: part(time.backward, permille[1]),
         },
     }
-}
-
-fn unmeasured(profile: &Profile, key: String) -> BadProfile {
-    BadProfile::Unmeasured {
-        device: profile.device.clone(),
-        key,
-    }
-}
-
-/// A curve by bytes as one by tokens.
-fn by_tokens(stream: &Curve, bytes_per_token: u64) -> Curve {
-    let bytes = bytes_per_token.max(1);
-    let mut sizes: Vec<u64> = stream.sizes().map(|size| size.div_ceil(bytes)).collect();
-    sizes.push(1);
-    sizes.push(sizes.iter().max().map_or(2, |last| last * 2));
-    sizes.sort_unstable();
-    sizes.dedup();
-    let points: Vec<(u64, u64)> = sizes
-        .into_iter()
-        .map(|size| (size, stream.at(size.saturating_mul(bytes))))
-        .collect();
-    Curve::new(&points).unwrap_or_else(|_| Curve::flat(0))
-}
-
-fn linear(
-    profile: &Profile,
-    out: u64,
-    input: u64,
-    weights: Weights,
-    estimated: &mut Vec<String>,
-) -> Result<Both<Curve>, BadProfile> {
-    let named = |points: &[(u64, u64)]| {
-        Curve::new(points).map_err(|reason| BadProfile::Curve {
-            key: format!("linear {out}x{input}"),
-            reason,
-        })
-    };
-    let found = profile
-        .linear
-        .iter()
-        .find(|entry| entry.out == out && entry.input == input && entry.weights == weights);
-    if let Some(entry) = found {
-        return Ok(Both {
-            forward: named(&entry.forward)?,
-            backward: named(&entry.backward)?,
-        });
-    }
-    let key = format!("linear {out}x{input} {}", weights.name());
-    let Some(roofline) = profile.roofline else {
-        return Err(unmeasured(profile, key));
-    };
-    let work = Work {
-        launches: 1,
-        operations: 2 * out * input,
-        fixed_bytes: weights.bytes(out * input),
-        bytes: (out + input) * profile.compute.width(),
-    };
-    estimated.push(key);
-    let curve = roofline.curve(&work);
-    Ok(Both {
-        forward: curve.clone(),
-        backward: curve,
-    })
-}
-
-fn attention(
-    profile: &Profile,
-    model: &ModelShape,
-) -> Result<BTreeMap<u64, Both<Curve>>, BadProfile> {
-    let heads = (
-        model.heads as u64,
-        model.kv_heads as u64,
-        model.head_dim as u64,
-    );
-    let mut found = BTreeMap::new();
-    for entry in &profile.attention {
-        if (entry.heads, entry.kv_heads, entry.head_dim) != heads {
-            continue;
-        }
-        let named = |points: &[(u64, u64)]| {
-            Curve::new(points).map_err(|reason| BadProfile::Curve {
-                key: format!("attention of length {}", entry.length),
-                reason,
-            })
-        };
-        let both = Both {
-            forward: named(&entry.forward)?,
-            backward: named(&entry.backward)?,
-        };
-        found.insert(entry.length, both);
-    }
-    Ok(found)
 }

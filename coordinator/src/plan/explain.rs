@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use shared::ids::JobId;
+use shared::ids::{JobId, NodeName};
 use shared::units::{Bytes, Micros};
 
 use super::align::Waste;
 use super::answer::{Plan, Replica};
 use super::arrange::{Arrangement, arrange};
 use super::pipeline::Pipeline;
-use super::place::Fleet;
+use super::place::{Fleet, holds};
 use super::profile::Origin;
 use super::snapshot::{Options, Snapshot, Task};
 
@@ -248,6 +248,22 @@ pub fn explain(
             ));
         }
     }
+    for (number, replica) in &plan.replicas {
+        let tasks: Vec<&Task> = replica
+            .jobs
+            .iter()
+            .filter_map(|id| snapshot.tasks.get(id))
+            .collect();
+        let nodes = replica.seats.iter().map(|seat| seat.node.clone());
+        let fewer: Vec<NodeName> = nodes.take(replica.seats.len() - 1).collect();
+        if !tasks.is_empty() && !fewer.is_empty() && !holds(snapshot, fleet, &fewer, &tasks) {
+            grounds.push(format!(
+                "replica {number}: memory asks for {} stages, {} of these nodes would not hold the backbone and a pass",
+                replica.seats.len(),
+                fewer.len()
+            ));
+        }
+    }
     for (switch, name) in [
         (snapshot.options.fuse, "fuse"),
         (snapshot.options.order, "order"),
@@ -336,9 +352,10 @@ impl ReplicaWhy {
             ("order", self.without_order),
             ("align", self.without_align),
         ] {
-            let said = off.map_or("the jobs would not fit".to_owned(), |step| {
-                format!("a step would take {step}")
-            });
+            let said = off.map_or_else(
+                || "the jobs would not fit".to_owned(),
+                |step| format!("a step would take {step}"),
+            );
             let _ = writeln!(text, "  without {level} {said}");
         }
         let _ = writeln!(

@@ -12,9 +12,9 @@
 //! much; [`Objective::Average`] keeps it for comparison.
 //!
 //! **Exact for runs.** The sum has optimal substructure. The minimum is chosen along the way: "one hybrid task pays its
-//! drain", and the cheapest choice pays the smallest. The maximum is a bound on all, tried from small to large; a bound
-//! above the warm-up of the unbounded answer cannot help. With more bounds than [`PASSES`] allows, they are taken in
-//! even steps: the answer is then worse than the best run partition by less than one step.
+//! drain", and the cheapest choice pays the smallest. The maximum is a bound on all, lowered step by step below what the
+//! answer before has (`fuse/dynamic.rs` has the proof). With more steps than [`PASSES`] allows, as with thousands of
+//! jobs, the best of those taken stands.
 //!
 //! **Beyond runs** a local search moves and swaps jobs between hybrid tasks while that helps, at most [`TRIES`] times.
 

@@ -10,6 +10,7 @@
 //! taken. A standing layout is kept unless another pays for the change within the horizon: of equal ones the standing.
 
 mod cut;
+mod no_place;
 #[cfg(test)]
 mod tests;
 
@@ -17,15 +18,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use shared::ids::NodeName;
-use shared::units::{Bytes, Micros};
-use thiserror::Error;
+use shared::units::Micros;
 
 use super::device::Device;
 use super::estimate::{Estimate, Loads};
 use super::memory::Sizes;
 use super::pipeline::{Pipeline, Stage};
-use super::profile::BadProfile;
 use super::snapshot::{Snapshot, Task};
+pub use no_place::NoPlace;
+use no_place::too_big;
 
 /// Orders of nodes above which only sorted ones are tried.
 pub const ORDERS: usize = 5040;
@@ -52,55 +53,6 @@ pub struct Fleet {
     /// By kind.
     pub sizes: Vec<Sizes>,
     kinds: BTreeMap<String, usize>,
-}
-
-/// Why there is no layout.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum NoPlace {
-    /// A node names a device that nobody measured.
-    #[error(
-        "node {node} is a {device}, of which there is no profile: measure it or give its peaks"
-    )]
-    Unknown {
-        /// The node.
-        node: NodeName,
-        /// Its device.
-        device: String,
-    },
-    /// A profile lacks something.
-    #[error(transparent)]
-    Profile(#[from] BadProfile),
-    /// No node.
-    #[error("no node can have work: start one, or undo a drain")]
-    NoNode,
-    /// More stages than blocks or nodes.
-    #[error(
-        "{stages} stages were asked for, and there are {blocks} blocks and {nodes} nodes: lower it"
-    )]
-    TooManyStages {
-        /// Asked for.
-        stages: u32,
-        /// Of the backbone.
-        blocks: usize,
-        /// That may have work.
-        nodes: usize,
-    },
-    /// Not enough memory in any cut.
-    #[error(
-        "the backbone takes {backbone} and the least that a pass and an adapter take with it come to {needed} over \
-         {nodes} nodes, which offer {offered} in all, cut by whole blocks: add nodes or memory, keep the weights \
-         narrower, or shorten the sequences"
-    )]
-    TooBig {
-        /// Weights alone.
-        backbone: Bytes,
-        /// With driver, libraries and one pass.
-        needed: Bytes,
-        /// Nodes.
-        nodes: usize,
-        /// Their memory.
-        offered: Bytes,
-    },
 }
 
 impl Fleet {
@@ -380,18 +332,8 @@ fn pays(snapshot: &Snapshot, fleet: &Fleet, new: &Layout, old: &Layout) -> bool 
     u128::from(new.rate) * u128::from(trains) > u128::from(old.rate) * u128::from(horizon)
 }
 
-fn too_big(snapshot: &Snapshot, fleet: &Fleet) -> NoPlace {
-    let sizes = &fleet.sizes[0];
-    let backbone = sizes.backbone(snapshot.model.layers as u64, true, true);
-    let nodes = snapshot.nodes.len();
-    let workspace = fleet.devices[0].profile().workspace_bytes * nodes as u64;
-    let block = super::snapshot::BLOCK;
-    let pass = sizes.under_way(block, 0, snapshot.model.layers as u64)
-        + sizes.buffers(block) * nodes as u64;
-    NoPlace::TooBig {
-        backbone: Bytes(backbone),
-        needed: Bytes(backbone + workspace + pass),
-        nodes,
-        offered: Bytes(snapshot.nodes.values().map(|node| node.memory.0).sum()),
-    }
+/// Whether nodes in this order hold the backbone and one job at a time.
+#[must_use]
+pub fn holds(snapshot: &Snapshot, fleet: &Fleet, nodes: &[NodeName], tasks: &[&Task]) -> bool {
+    cut::cut(snapshot, fleet, nodes, &Loads::new(tasks)).is_some()
 }

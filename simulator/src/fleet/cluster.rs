@@ -298,12 +298,8 @@ impl Fleet<'_> {
             return Some(*at);
         }
         // The emptier ones have the most to gain: if they do not take it, fuller ones hardly would.
-        for (_, at) in order.into_iter().take(4) {
-            if self.oracle.takes(&self.instances[at].company, kind) {
-                return Some(at);
-            }
-        }
-        None
+        let mut few = order.into_iter().take(4).map(|(_, at)| at);
+        few.find(|at| self.oracle.takes(&self.instances[*at].company, kind))
     }
 
     fn look(&mut self) {

@@ -35,10 +35,6 @@ impl Runs {
     fn count(&self) -> usize {
         self.0.iter().map(Vec::len).sum()
     }
-
-    fn all(&self) -> impl Iterator<Item = &Timing> {
-        self.0.iter().flatten()
-    }
 }
 
 /// Least sum of `charge` over partitions into runs with a warm-up of at most `bound`, where one run pays its drain.
@@ -114,7 +110,11 @@ pub(super) fn partition(
     groups
 }
 
-/// Tries bounds on the warm-up, from the smallest that lets every job in.
+/// Lowers the bound on the warm-up below that of the answer before, until it cannot help.
+///
+/// Exact: let the best partition have warm-up w and sum s. While the bound is at least w, the answer's sum is at most s;
+/// when its warm-up is at most w too, it is as good, else the next bound is still at least w. Sums grow as the bound
+/// falls, and no partition has a smaller warm-up than the largest job alone: that ends it.
 fn bounded(fusion: &Fusion<'_>, runs: &Runs) -> Option<(u64, Vec<usize>)> {
     let charge = |timing: &Timing| fusion.micro_batches * timing.beat;
     let warm = |ends: &[usize]| {
@@ -122,32 +122,23 @@ fn bounded(fusion: &Fusion<'_>, runs: &Runs) -> Option<(u64, Vec<usize>)> {
         let of = |(first, end): (usize, &usize)| runs.0[first][end - first - 1].warm;
         firsts.zip(ends).map(of).max().unwrap_or(0)
     };
-    let (free, ends) = cheapest(runs, u64::MAX, charge, true)?;
-    let mut best = (free + warm(&ends), ends);
-    let highest = warm(&best.1);
     let single = |row: &Vec<Timing>| row.first().map_or(0, |timing| timing.warm);
     let lowest = runs.0.iter().map(single).max().unwrap_or(0);
-    let within = |bound: &u64| (lowest..highest).contains(bound);
-    let mut bounds: Vec<u64> = runs
-        .all()
-        .map(|timing| timing.warm)
-        .filter(within)
-        .collect();
-    bounds.sort_unstable();
-    bounds.dedup();
     let most = (PASSES / runs.count().max(1)).clamp(8, 4096);
-    let step = bounds.len().div_ceil(most).max(1);
-    for bound in bounds.into_iter().step_by(step) {
-        // The sum only shrinks with a larger bound.
-        if bound + free >= best.0 {
+    let (mut best, mut bound) = (None::<(u64, Vec<usize>)>, u64::MAX);
+    for _ in 0..most {
+        let Some((sum, ends)) = cheapest(runs, bound, charge, true) else {
+            break;
+        };
+        let warmest = warm(&ends);
+        if best.as_ref().is_none_or(|best| sum + warmest < best.0) {
+            best = Some((sum + warmest, ends));
+        }
+        let beaten = best.as_ref().is_some_and(|best| sum + lowest >= best.0);
+        if beaten || warmest <= lowest {
             break;
         }
-        if let Some((cost, ends)) = cheapest(runs, bound, charge, true) {
-            let cost = cost + warm(&ends);
-            if cost < best.0 {
-                best = (cost, ends);
-            }
-        }
+        bound = warmest - 1;
     }
-    Some(best)
+    best
 }

@@ -33,7 +33,7 @@ impl Search<'_> {
             !(at.contains(place) && changed[usize::from(*place == at[1])].is_empty())
         };
         let counted: Vec<Timing> = (0..timings.len())
-            .filter(|place| kept(place) && !(self.groups[*place].is_empty() && !at.contains(place)))
+            .filter(|place| (at.contains(place) || !self.groups[*place].is_empty()) && kept(place))
             .map(|place| timings[place])
             .collect();
         let cost = self.fusion.step(&counted);

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Hybrid tasks above which only the longest-first rule is used.
-pub const DIFFERENCING: usize = 64;
+pub const DIFFERENCING: usize = 16;
 
 /// Sum of squares of the buckets' sums: with a fixed total, least where the variance is least.
 #[must_use]
@@ -104,5 +104,6 @@ pub fn even(sizes: &[u64], parts: usize) -> Vec<Vec<usize>> {
 
 /// Numbers of buckets worth a try: all of few; of many, powers of two and all.
 pub fn numbers(items: usize) -> impl Iterator<Item = usize> {
-    (1..=items).filter(move |parts| items <= 32 || parts.is_power_of_two() || *parts == items)
+    (1..=items)
+        .filter(move |parts| items <= DIFFERENCING || parts.is_power_of_two() || *parts == items)
 }

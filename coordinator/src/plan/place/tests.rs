@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use shared::units::MicroUsd;
+use shared::units::{Bytes, MicroUsd};
 
 use super::*;
 use crate::plan::profile::{Peak, Profile, Weights};

@@ -71,7 +71,10 @@ impl Profile {
                 reason: "it is not an object".into(),
             });
         };
-        let shown = |key: &str| map.get(key).map_or("absent".to_owned(), Value::to_string);
+        let shown = |key: &str| {
+            map.get(key)
+                .map_or_else(|| "absent".to_owned(), Value::to_string)
+        };
         if map.get("format").and_then(Value::as_str) != Some(FORMAT) {
             return Err(BadProfile::Foreign {
                 found: shown("format"),

@@ -74,9 +74,17 @@ fn seventy_billion_from_a_configuration_alone() {
     small.blocks = Weights::Q4;
     let (plan, why) = solved(&small);
     assert!(plan.refused.is_empty() && !plan.replicas[&0].jobs.is_empty());
-    assert!(why.text().contains("limits it") || why.text().contains("computes longest"));
+    let said = why.text();
+    assert!(said.contains("limits it") || said.contains("computes longest"));
+    // Two cards of 24 GiB are too few; the planner may still take more for speed.
+    if plan.replicas[&0].seats.len() == 3 {
+        assert!(said.contains("memory asks for 3 stages"), "{said}");
+    }
     let large = snapshot(llama_70b(), &Peak::H100, 8, jobs());
     let (plan, why) = solved(&large);
+    let mut two = large.clone();
+    two.options.stages = Some(2);
+    assert!(solved(&two).1.text().contains("memory asks for 2 stages"));
     assert!(plan.replicas[&0].seats.len() >= 2, "{}", why.text());
 }
 

@@ -1,0 +1,74 @@
+//! Why there is no layout.
+
+use shared::ids::NodeName;
+use shared::units::Bytes;
+use thiserror::Error;
+
+use super::Fleet;
+use crate::plan::profile::BadProfile;
+use crate::plan::snapshot::{BLOCK, Snapshot};
+
+/// Why there is no layout.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum NoPlace {
+    /// A node names a device that nobody measured.
+    #[error(
+        "node {node} is a {device}, of which there is no profile: measure it or give its peaks"
+    )]
+    Unknown {
+        /// The node.
+        node: NodeName,
+        /// Its device.
+        device: String,
+    },
+    /// A profile lacks something.
+    #[error(transparent)]
+    Profile(#[from] BadProfile),
+    /// No node.
+    #[error("no node can have work: start one, or undo a drain")]
+    NoNode,
+    /// More stages than blocks or nodes.
+    #[error(
+        "{stages} stages were asked for, and there are {blocks} blocks and {nodes} nodes: lower it"
+    )]
+    TooManyStages {
+        /// Asked for.
+        stages: u32,
+        /// Of the backbone.
+        blocks: usize,
+        /// That may have work.
+        nodes: usize,
+    },
+    /// Not enough memory in any cut.
+    #[error(
+        "the backbone takes {backbone} and the least that a pass and an adapter take with it come to {needed} over \
+         {nodes} nodes, which offer {offered} in all, cut by whole blocks: add nodes or memory, keep the weights \
+         narrower, or shorten the sequences"
+    )]
+    TooBig {
+        /// Weights alone.
+        backbone: Bytes,
+        /// With driver, libraries and one pass.
+        needed: Bytes,
+        /// Nodes.
+        nodes: usize,
+        /// Their memory.
+        offered: Bytes,
+    },
+}
+
+/// The least that there would have to be.
+pub(super) fn too_big(snapshot: &Snapshot, fleet: &Fleet) -> NoPlace {
+    let sizes = &fleet.sizes[0];
+    let backbone = sizes.backbone(snapshot.model.layers as u64, true, true);
+    let nodes = snapshot.nodes.len();
+    let workspace = fleet.devices[0].profile().workspace_bytes * nodes as u64;
+    let pass = sizes.under_way(BLOCK, 0, snapshot.model.layers as u64)
+        + sizes.buffers(BLOCK) * nodes as u64;
+    NoPlace::TooBig {
+        backbone: Bytes(backbone),
+        needed: Bytes(backbone + workspace + pass),
+        nodes,
+        offered: Bytes(snapshot.nodes.values().map(|node| node.memory.0).sum()),
+    }
+}
