@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn verbs_flags_and_live_names() {
         assert_eq!(texts("ca"), ["ca", "cancel"]);
-        assert_eq!(texts("ca "), ["init", "issue", "token"]);
+        assert_eq!(texts("ca "), ["init", "issue", "renew", "token"]);
         assert_eq!(texts("cancel j"), ["j12", "j3"]);
         assert_eq!(texts("cancel j3 --w"), ["--wait"]);
         assert_eq!(texts("events --job "), ["j12", "j3"]);
