@@ -65,7 +65,7 @@ impl Coordinator {
 
     fn found(&self, job: &JobRef) -> Result<Reply, Refusal> {
         let job = self.book.ledger.find(job)?;
-        Ok(Reply::Job(Box::new(self.book.ledger.view(job))))
+        Ok(Reply::Job(Box::new(self.job_view(job))))
     }
 
     fn submit(&mut self, submission: &Submission, trace: &str) -> Result<Reply, Refusal> {
