@@ -15,8 +15,10 @@
 //! | CL-3 | at most one move is under way |
 //! | CL-4 | jobs are given only to replicas at work |
 //! | CL-5 | an unlucky cluster is laid out anew at most once in `bounds.retry` |
+//! | CL-6 | where there is another plan, a replica is not seated for ever on nodes that never hold their seats |
 
 mod begin;
+mod blame;
 mod history;
 mod jobs;
 mod moves;
@@ -56,6 +58,8 @@ pub struct Coordinator {
     holding: BTreeMap<NodeName, (u64, PlanEpoch)>,
     /// Replicas whose seats do not all hold yet; those that are neither here nor broken are at work.
     settling: BTreeMap<u32, Settling>,
+    /// How often in a row a node was among those that kept a replica from settling.
+    strikes: BTreeMap<NodeName, u32>,
     moving: Option<Move>,
     lack: Option<NoPlace>,
     retry_at: Micros,

@@ -34,6 +34,7 @@ impl Coordinator {
             members: Membership::new(now.steady),
             holding: std::collections::BTreeMap::new(),
             settling: std::collections::BTreeMap::new(),
+            strikes: std::collections::BTreeMap::new(),
             moving: None,
             lack: None,
             retry_at: Micros(0),

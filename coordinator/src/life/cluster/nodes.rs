@@ -123,6 +123,7 @@ impl Coordinator {
         self.acknowledge(&name, self.book.heard_of(&name, incarnation));
         if arrival.fresh {
             self.holding.remove(&name);
+            self.strikes.remove(&name);
             let needed = self.moving.as_ref().is_some_and(|m| m.goal().needs(&name));
             if needed {
                 self.step_move(Event::CallOff(format!("{name} was started again")));
@@ -212,9 +213,13 @@ impl Coordinator {
         let attaching = settling.is_attaching();
         match settling.holds(node, outcome) {
             Settled::NotYet => {}
-            Settled::Never(reason) => self.break_up(replica, &reason),
+            Settled::Never(reason) => {
+                self.blame(replica, Some(node));
+                self.break_up(replica, &reason);
+            }
             Settled::All => {
                 self.settling.remove(&replica);
+                self.absolve(replica);
                 let lead = self.book.layout.lead(replica).cloned();
                 let lead = lead
                     .and_then(|lead| self.members.get(&lead))
@@ -287,6 +292,7 @@ impl Coordinator {
             })
             .collect();
         for (replica, reason) in late {
+            self.blame(replica, None);
             self.break_up(replica, &reason);
         }
         let effects = self.relay.tick(steady);

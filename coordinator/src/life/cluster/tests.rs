@@ -1,6 +1,7 @@
 //! The whole machine, driven by hand.
 
 mod desk;
+mod losses;
 
 use shared::ids::{EventNumber, JobName, PlanEpoch};
 use shared::life::JobState;
