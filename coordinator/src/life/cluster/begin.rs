@@ -40,7 +40,7 @@ impl Coordinator {
             retry_at: Micros(0),
             empty_since: now.steady,
             relay: Relay::default(),
-            closing: false,
+            closing: None,
             ignored: 0,
             now,
             out: Outcome::default(),

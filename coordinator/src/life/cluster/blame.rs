@@ -10,7 +10,6 @@ use shared::ids::NodeName;
 
 use super::Coordinator;
 use crate::life::placement::place;
-use crate::life::transition::Settling;
 
 impl Coordinator {
     /// A replica did not settle, by the word of a node or for want of any.

@@ -30,7 +30,10 @@ impl Coordinator {
             Notice::Prepared { epoch, outcome } => {
                 self.step_move(Event::Prepared(name, epoch, outcome));
             }
-            Notice::Drained { epoch } => self.step_move(Event::Drained(name, epoch)),
+            Notice::Drained { epoch } => {
+                self.saved(&name, epoch);
+                self.step_move(Event::Drained(name, epoch));
+            }
             Notice::Holding { epoch, outcome } => self.held(&name, epoch, outcome),
             Notice::Broken {
                 epoch,
@@ -247,6 +250,7 @@ impl Coordinator {
             self.lose(&lost, &format!("{node} and the coordinator lost it: {why}"));
         }
         self.break_up(replica, &format!("{node}: {why}"));
+        self.go_on_closing();
     }
 
     /// A node is lost.
@@ -264,7 +268,7 @@ impl Coordinator {
             let effects = self.relay.lost(&node);
             self.out.effects.extend(effects);
         }
-        self.finish_closing();
+        self.go_on_closing();
     }
 
     pub(super) fn tick(&mut self) {
@@ -297,6 +301,6 @@ impl Coordinator {
         }
         let effects = self.relay.tick(steady);
         self.out.effects.extend(effects);
-        self.finish_closing();
+        self.go_on_closing();
     }
 }
