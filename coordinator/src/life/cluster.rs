@@ -15,8 +15,12 @@
 //! | CL-3 | at most one move is under way |
 //! | CL-4 | jobs are given only to replicas at work |
 //! | CL-5 | an unlucky cluster is laid out anew at most once in `bounds.retry` |
+//! | CL-6 | where there is another plan, a replica is not seated for ever on nodes that never hold their seats |
+//! | CL-7 | nodes are told to stop when all replicas at work are durable, or cannot be within `bounds.drain` |
 
 mod begin;
+mod blame;
+mod closing;
 mod history;
 mod jobs;
 mod moves;
@@ -37,6 +41,7 @@ use shared::ids::{NodeName, PlanEpoch, Term};
 use shared::units::Micros;
 use shared::wire::order::{Order, Ordered};
 
+use self::closing::Closing;
 use self::history::History;
 use self::relay::Relay;
 use super::membership::{LinkId, Membership};
@@ -56,6 +61,8 @@ pub struct Coordinator {
     holding: BTreeMap<NodeName, (u64, PlanEpoch)>,
     /// Replicas whose seats do not all hold yet; those that are neither here nor broken are at work.
     settling: BTreeMap<u32, Settling>,
+    /// How often in a row a node was among those that kept a replica from settling.
+    strikes: BTreeMap<NodeName, u32>,
     moving: Option<Move>,
     lack: Option<NoPlace>,
     retry_at: Micros,
@@ -63,7 +70,7 @@ pub struct Coordinator {
     empty_since: Micros,
     history: History,
     relay: Relay,
-    closing: bool,
+    closing: Option<Closing>,
     ignored: u64,
     now: Now,
     out: Outcome,

@@ -108,7 +108,7 @@ pub struct Snapshot<'a> {
 pub enum NoPlace {
     /// Not even one replica.
     #[error(
-        "layout.stages = {needed} needs as many nodes, but {here} can have work: start more, undo a drain, or lower it"
+        "plan.stages = {needed} needs as many nodes, but {here} can have work: start more, undo a drain, or lower it"
     )]
     TooFewNodes {
         /// Stages of one replica.
@@ -117,7 +117,7 @@ pub enum NoPlace {
         here: u32,
     },
     /// More stages than layers.
-    #[error("layout.stages = {stages} is more than the {layers} layers of the backbone: lower it")]
+    #[error("plan.stages = {stages} is more than the {layers} layers of the backbone: lower it")]
     TooManyStages {
         /// Stages asked for.
         stages: u32,
@@ -127,7 +127,8 @@ pub enum NoPlace {
     /// The memory of the nodes is too small.
     #[error(
         "the backbone needs {needed} with activations over {stages} stages, and the nodes ({nodes}) offer {offered} \
-         in all, cut by whole layers: raise node.memory, add nodes, or lower layout.activation_budget ({budget})"
+         in all, cut by whole layers: raise gpu_actor.memory_mib or node.memory_mib, add nodes, or lower \
+         plan.activation_budget_mib ({budget})"
     )]
     TooBig {
         /// Of layers and activations.
@@ -143,7 +144,7 @@ pub enum NoPlace {
     },
     /// A node that was named cannot take a seat.
     #[error(
-        "node {node} offers {offered}, and the stage needs {needed}: choose another or raise its node.memory"
+        "node {node} offers {offered}, and the stage needs {needed}: choose another or raise its node.memory_mib"
     )]
     TooSmall {
         /// The node.

@@ -25,7 +25,7 @@ impl Coordinator {
 
     /// Gives waiting jobs to the replicas with the fewest.
     pub(super) fn assign(&mut self) {
-        if self.closing || self.book.ledger.waiting().next().is_none() {
+        if self.closing.is_some() || self.book.ledger.waiting().next().is_none() {
             return;
         }
         let mut load = self.open_replicas();

@@ -34,7 +34,7 @@ impl Coordinator {
 
     /// Looks whether the cluster should be laid out otherwise, and begins the move.
     pub(super) fn lay_out(&mut self) {
-        if self.closing {
+        if self.closing.is_some() {
             return;
         }
         self.note_losses();

@@ -30,7 +30,10 @@ impl Coordinator {
             Notice::Prepared { epoch, outcome } => {
                 self.step_move(Event::Prepared(name, epoch, outcome));
             }
-            Notice::Drained { epoch } => self.step_move(Event::Drained(name, epoch)),
+            Notice::Drained { epoch } => {
+                self.saved(&name, epoch);
+                self.step_move(Event::Drained(name, epoch));
+            }
             Notice::Holding { epoch, outcome } => self.held(&name, epoch, outcome),
             Notice::Broken {
                 epoch,
@@ -123,6 +126,7 @@ impl Coordinator {
         self.acknowledge(&name, self.book.heard_of(&name, incarnation));
         if arrival.fresh {
             self.holding.remove(&name);
+            self.strikes.remove(&name);
             let needed = self.moving.as_ref().is_some_and(|m| m.goal().needs(&name));
             if needed {
                 self.step_move(Event::CallOff(format!("{name} was started again")));
@@ -212,9 +216,13 @@ impl Coordinator {
         let attaching = settling.is_attaching();
         match settling.holds(node, outcome) {
             Settled::NotYet => {}
-            Settled::Never(reason) => self.break_up(replica, &reason),
+            Settled::Never(reason) => {
+                self.blame(replica, Some(node));
+                self.break_up(replica, &reason);
+            }
             Settled::All => {
                 self.settling.remove(&replica);
+                self.absolve(replica);
                 let lead = self.book.layout.lead(replica).cloned();
                 let lead = lead
                     .and_then(|lead| self.members.get(&lead))
@@ -242,6 +250,7 @@ impl Coordinator {
             self.lose(&lost, &format!("{node} and the coordinator lost it: {why}"));
         }
         self.break_up(replica, &format!("{node}: {why}"));
+        self.go_on_closing();
     }
 
     /// A node is lost.
@@ -259,7 +268,7 @@ impl Coordinator {
             let effects = self.relay.lost(&node);
             self.out.effects.extend(effects);
         }
-        self.finish_closing();
+        self.go_on_closing();
     }
 
     pub(super) fn tick(&mut self) {
@@ -287,10 +296,11 @@ impl Coordinator {
             })
             .collect();
         for (replica, reason) in late {
+            self.blame(replica, None);
             self.break_up(replica, &reason);
         }
         let effects = self.relay.tick(steady);
         self.out.effects.extend(effects);
-        self.finish_closing();
+        self.go_on_closing();
     }
 }

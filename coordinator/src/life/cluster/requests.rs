@@ -65,11 +65,11 @@ impl Coordinator {
 
     fn found(&self, job: &JobRef) -> Result<Reply, Refusal> {
         let job = self.book.ledger.find(job)?;
-        Ok(Reply::Job(Box::new(self.book.ledger.view(job))))
+        Ok(Reply::Job(Box::new(self.job_view(job))))
     }
 
     fn submit(&mut self, submission: &Submission, trace: &str) -> Result<Reply, Refusal> {
-        if self.closing {
+        if self.closing.is_some() {
             let message = "the cluster is being shut down: submit when it is up again".into();
             return Err(refusal(RefusalCode::Busy, message));
         }
@@ -241,24 +241,5 @@ impl Coordinator {
         order.number = self.relay.sample(handle, node.clone());
         let sample = order;
         self.send(&node, Order::Sample { epoch, sample });
-    }
-
-    /// Everybody stops in order; jobs go on when the cluster is up again.
-    fn shut_down(&mut self) {
-        self.closing = true;
-        let here = self.members.nodes().filter(|(_, node)| node.link.is_some());
-        let names: Vec<NodeName> = here.map(|(name, _)| name.clone()).collect();
-        for node in &names {
-            self.send(node, Order::Stop);
-        }
-        self.finish_closing();
-    }
-
-    /// When the last node left a cluster that is being shut down, that is over.
-    pub(super) fn finish_closing(&mut self) {
-        let here = self.members.nodes().any(|(_, node)| node.link.is_some());
-        if self.closing && !here {
-            self.effect(Effect::Finished);
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! The whole machine, driven by hand.
 
 mod desk;
+mod losses;
 
 use shared::ids::{EventNumber, JobName, PlanEpoch};
 use shared::life::JobState;
@@ -405,7 +406,7 @@ fn draining_the_last_node_is_refused_with_the_reason() {
     assert!(
         refusal
             .message
-            .starts_with("without a there is no plan: layout.stages = 1"),
+            .starts_with("without a there is no plan: plan.stages = 1"),
         "{refusal}"
     );
     desk.come("b", 1, None);

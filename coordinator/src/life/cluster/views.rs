@@ -1,12 +1,13 @@
 //! What people are shown.
 
 use shared::ids::NodeName;
+use shared::life::{JobState, Reason, ReasonClass};
 use shared::plan::Sharing;
 use shared::units::Micros;
 use shared::wire::view::{ClusterView, JobView, NodeHealth, NodeView};
 
 use super::Coordinator;
-use crate::life::ledger::{Job, Ledger};
+use crate::life::ledger::Job;
 use crate::life::membership::Node;
 
 impl Coordinator {
@@ -43,8 +44,38 @@ impl Coordinator {
     }
 
     pub(super) fn job_views(&self) -> Vec<JobView> {
-        let ledger: &Ledger = &self.book.ledger;
-        ledger.jobs().map(|job| ledger.view(job)).collect()
+        let jobs = self.book.ledger.jobs();
+        jobs.map(|job| self.job_view(job)).collect()
+    }
+
+    /// A job as its owner sees it; one that waits because there is no plan says why there is none.
+    pub(super) fn job_view(&self, job: &Job) -> JobView {
+        let mut view = self.book.ledger.view(job);
+        if view.state == JobState::Queued && view.reason.is_none() {
+            view.reason = self.shortage();
+        }
+        view
+    }
+
+    /// Why nothing can train, when nothing can.
+    fn shortage(&self) -> Option<Reason> {
+        if !self.book.layout.replicas.is_empty() {
+            return None;
+        }
+        let message = match &self.lack {
+            Some(why) => format!("it waits for nodes: {why}"),
+            None => {
+                let here = self.members.nodes().filter(|(_, node)| node.link.is_some());
+                format!(
+                    "it waits for nodes: {} of {} are here, and the first plan waits for all of them at most {}",
+                    here.count(),
+                    self.settings.layout.expect,
+                    self.settings.layout.settle
+                )
+            }
+        };
+        let class = ReasonClass::NoCapacity;
+        Some(Reason { class, message })
     }
 
     pub(super) fn node_views(&self) -> Vec<NodeView> {

@@ -50,7 +50,7 @@ pub struct Job {
     pub stepped: bool,
     /// Replicas without room for it.
     pub shunned: BTreeSet<u32>,
-    /// How often a replica could not take it for reasons of its own.
+    /// How often in a row a replica could not take it for reasons of its own.
     pub refusals: u32,
     /// Steps taken.
     pub step: u64,

@@ -271,6 +271,33 @@ fn no_room_here_is_room_elsewhere_and_nowhere_is_the_end() {
     assert_eq!(state(&ledger, other), JobState::Failed);
 }
 
+#[test]
+fn refusals_count_in_a_row_however_long_a_job_trains() {
+    let (mut ledger, job) = running();
+    let reason = Reason {
+        class: ReasonClass::System,
+        message: "the store does not answer".into(),
+    };
+    let refused = heard(job, JobNotice::Refused(reason));
+    let placed = Change::Placed { job, replica: 0 };
+    let admitted = heard(job, JobNotice::Admitted { step: 2, total: 9 });
+    // A store that fails now and then, at one recovery in two.
+    for _ in 0..5 {
+        for change in [&refused, &placed, &admitted, &mended()] {
+            ledger.apply(Micros(3), change);
+        }
+        assert_eq!(state(&ledger, job), JobState::Recovering);
+    }
+    // One that never works.
+    for _ in 0..2 {
+        ledger.apply(Micros(4), &refused);
+        assert_eq!(state(&ledger, job), JobState::Queued);
+        ledger.apply(Micros(4), &placed);
+    }
+    ledger.apply(Micros(5), &refused);
+    assert_eq!(state(&ledger, job), JobState::Failed);
+}
+
 fn any_change() -> impl Strategy<Value = Change> {
     let job = (1..4_u64).prop_map(JobId);
     let notice = prop_oneof![

@@ -6,7 +6,7 @@ use shared::wire::notice::JobNotice;
 
 use super::Job;
 
-/// Refusals for reasons of the replica's own before a job fails.
+/// Refusals in a row for reasons of the replica's own before a job fails.
 const MOST_REFUSALS: u32 = 3;
 
 impl Job {
@@ -94,6 +94,7 @@ impl Job {
         }
         self.displaced = false;
         self.admitted = true;
+        self.refusals = 0;
         if self.state == JobState::Recovering {
             self.state = JobState::Provisioning;
         }

@@ -93,7 +93,7 @@ fn what_does_not_fit_is_refused_with_the_remedy() {
     );
     let few = of(&[("a", BIG, 1)], Stages::Fixed(2));
     assert!(
-        few.starts_with("layout.stages = 2 needs as many nodes, but 1 can have work"),
+        few.starts_with("plan.stages = 2 needs as many nodes, but 1 can have work"),
         "{few}"
     );
     let many = of(&[("a", BIG, 1)], Stages::Fixed(9));

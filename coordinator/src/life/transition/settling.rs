@@ -46,6 +46,12 @@ impl Settling {
         }
     }
 
+    /// Who is waited for.
+    #[must_use]
+    pub fn waiting(&self) -> &BTreeSet<NodeName> {
+        &self.waiting
+    }
+
     /// Whether a node is waited for.
     #[must_use]
     pub fn awaits(&self, node: &NodeName) -> bool {

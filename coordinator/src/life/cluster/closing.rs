@@ -1,0 +1,78 @@
+//! The end of the cluster in order: what jobs have learned is made durable first, and then all nodes stop. CL-7
+
+use std::collections::BTreeMap;
+
+use shared::ids::{NodeName, PlanEpoch};
+use shared::units::Micros;
+use shared::wire::order::Order;
+
+use super::{Coordinator, Effect};
+use crate::life::transition::Event;
+
+/// How far the end is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// First stages end their round and make it durable, each under its epoch.
+    Saving(BTreeMap<NodeName, PlanEpoch>, Micros),
+    /// All nodes are told to stop.
+    Stopping,
+}
+
+impl Coordinator {
+    /// Everybody stops in order, and jobs go on when the cluster is up again; asked a second time, it waits for nothing more to be saved.
+    pub(super) fn shut_down(&mut self) {
+        if self.closing.is_some() {
+            return self.stop_all();
+        }
+        self.step_move(Event::CallOff("the cluster is being shut down".into()));
+        let numbers = self.book.layout.replicas.keys().copied();
+        let at_work: Vec<u32> = numbers.filter(|n| self.is_at_work(*n)).collect();
+        let leads: BTreeMap<NodeName, PlanEpoch> =
+            at_work.into_iter().filter_map(|n| self.lead(n)).collect();
+        for (lead, epoch) in &leads {
+            self.send(lead, Order::Drain { epoch: *epoch });
+        }
+        let until = self.now.steady.plus(self.settings.bounds.drain);
+        self.closing = Some(Closing::Saving(leads, until));
+        self.go_on_closing();
+    }
+
+    /// A first stage has made its round durable.
+    pub(super) fn saved(&mut self, node: &NodeName, epoch: PlanEpoch) {
+        if let Some(Closing::Saving(leads, _)) = &mut self.closing
+            && leads.get(node) == Some(&epoch)
+        {
+            leads.remove(node);
+            self.go_on_closing();
+        }
+    }
+
+    /// Looks how far the end is: when nothing more will be saved all stop, and when the last node left it is over.
+    pub(super) fn go_on_closing(&mut self) {
+        if let Some(Closing::Saving(leads, until)) = &self.closing {
+            let saves = |node: &NodeName| {
+                let place = self.book.layout.place_of(node);
+                let at_work = place.is_some_and(|(replica, _)| self.is_at_work(replica));
+                at_work && self.members.link(node).is_some()
+            };
+            let over = self.now.steady >= *until || !leads.keys().any(saves);
+            if !over {
+                return;
+            }
+            self.stop_all();
+        }
+        let here = self.members.nodes().any(|(_, node)| node.link.is_some());
+        if self.closing.is_some() && !here {
+            self.effect(Effect::Finished);
+        }
+    }
+
+    fn stop_all(&mut self) {
+        self.closing = Some(Closing::Stopping);
+        let here = self.members.nodes().filter(|(_, node)| node.link.is_some());
+        let names: Vec<NodeName> = here.map(|(name, _)| name.clone()).collect();
+        for node in &names {
+            self.send(node, Order::Stop);
+        }
+    }
+}
