@@ -23,6 +23,7 @@ mod links;
 mod metered;
 mod meters;
 mod opener;
+mod respite;
 mod run;
 mod running;
 mod service;

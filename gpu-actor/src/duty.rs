@@ -10,108 +10,25 @@
 //! | DU-3 | a numbered notice is told again after every reconnection until it is heard, in the order of its number |
 //! | DU-4 | nothing that the device did for a plan that is no longer held is told |
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod post;
+mod unheard;
+mod word;
 
-use shared::ids::{JobId, NodeName, PlanEpoch, Term};
+use std::collections::{BTreeMap, BTreeSet};
+
+use shared::ids::{JobId, PlanEpoch, Term};
 use shared::plan::Replica;
 use shared::units::Micros;
 use shared::wire::notice::{Held, Hello, JobNotice, Notice};
-use shared::wire::order::{JobAction, JobOrder, Order, Ordered, SampleOrder};
-use shared::wire::view::SpanView;
+use shared::wire::order::{JobAction, Order, Ordered};
+
+pub use self::post::Post;
+use self::post::Standing;
+use self::unheard::Unheard;
+pub use self::word::{Effect, Event};
 
 #[cfg(test)]
 mod tests;
-
-/// One stage of one plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Post {
-    /// The plan.
-    pub epoch: PlanEpoch,
-    /// The leadership that gave it.
-    pub term: Term,
-    /// The replica.
-    pub replica: Replica,
-    /// Which of its stages.
-    pub stage: u32,
-}
-
-impl Post {
-    fn leads(&self) -> bool {
-        self.stage == 0
-    }
-}
-
-/// What happened.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// The coordinator is reached.
-    Connected,
-    /// The coordinator is no longer reached.
-    Disconnected,
-    /// It ordered something.
-    Ordered(Ordered),
-    /// The layers of a post are open, or cannot be.
-    Opened(PlanEpoch, Result<(), String>),
-    /// A post is held and linked to its neighbours, or cannot be.
-    Linked(PlanEpoch, Result<(), String>),
-    /// The lead has finished and starts nothing more.
-    Drained(PlanEpoch),
-    /// The post cannot go on.
-    Broken(PlanEpoch, Option<NodeName>, String),
-    /// Something happened to a job.
-    Job(PlanEpoch, JobId, Micros, JobNotice),
-    /// Tokens of a sample.
-    Piece(u64, Vec<u32>),
-    /// The end of a sample.
-    SampleEnded(u64, Result<(), String>),
-    /// What the device did, by the number of the order.
-    Spans(u64, Vec<SpanView>),
-}
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Tell the coordinator.
-    Tell(Notice),
-    /// Open a post's layers beside what is held.
-    Open(Post),
-    /// Let go of what is held, and take this post; its layers may be open already.
-    Take(Post),
-    /// Let go of what is held and open.
-    LetGo,
-    /// Jobs for the lead.
-    Admit(Vec<JobOrder>),
-    /// An action for the lead.
-    Act(JobId, JobAction),
-    /// The lead ends the steps it has begun and starts no other.
-    Drain,
-    /// The lead goes on.
-    Undrain,
-    /// A sample for the lead.
-    Sample(SampleOrder),
-    /// Say what the device did for a step.
-    Trace {
-        /// Number of the order.
-        number: u64,
-        /// The job.
-        job: Option<JobId>,
-        /// Its step.
-        step: Option<u64>,
-    },
-    /// Save, close and end the process.
-    Stop,
-}
-
-/// How far the post held is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Standing {
-    Taking,
-    Linked,
-    Broken,
-}
-
-/// Steps of jobs that may be forgotten when more notices wait than this.
-const MOST_WAITING: usize = 65_536;
 
 /// The state of a node.
 #[derive(Clone, Debug)]
@@ -124,12 +41,9 @@ pub struct Duty {
     open: Option<(PlanEpoch, bool)>,
     /// Steps taken of the jobs of the post held; one that ended stays until its end is heard.
     jobs: BTreeMap<JobId, u64>,
-    /// Numbers of the notices that told the end of a job.
-    ends: BTreeMap<u64, JobId>,
     /// Jobs that halt, or are about to.
     paused: BTreeSet<JobId>,
-    waiting: VecDeque<(u64, Notice)>,
-    next: u64,
+    unheard: Unheard,
 }
 
 impl Duty {
@@ -143,10 +57,8 @@ impl Duty {
             held: None,
             open: None,
             jobs: BTreeMap::new(),
-            ends: BTreeMap::new(),
             paused: BTreeSet::new(),
-            waiting: VecDeque::new(),
-            next: 1,
+            unheard: Unheard::new(),
         }
     }
 
@@ -245,20 +157,17 @@ impl Duty {
         let hello = Hello {
             term: self.term,
             held,
-            unheard: self
-                .waiting
-                .front()
-                .map_or(self.next, |(number, _)| *number),
+            unheard: self.unheard.first(),
             ..self.hello.clone()
         };
         effects.push(Effect::Tell(Notice::Hello(hello)));
-        let waiting = self.waiting.iter().map(|(_, notice)| notice.clone());
+        let waiting = self.unheard.notices().cloned();
         effects.extend(waiting.map(Effect::Tell));
     }
 
     fn forget_jobs(&mut self) {
         self.jobs.clear();
-        self.ends.clear();
+        self.unheard.forget_ends();
         self.paused.clear();
     }
 
@@ -331,15 +240,7 @@ impl Duty {
                 }
             }
             Order::Heard { notice } => {
-                while self
-                    .waiting
-                    .front()
-                    .is_some_and(|(number, _)| *number <= notice)
-                {
-                    self.waiting.pop_front();
-                }
-                let later = self.ends.split_off(&(notice + 1));
-                for (_, job) in std::mem::replace(&mut self.ends, later) {
+                for job in self.unheard.heard(notice) {
                     self.jobs.remove(&job);
                     self.paused.remove(&job);
                 }
@@ -473,17 +374,17 @@ impl Duty {
         notice: JobNotice,
         effects: &mut Vec<Effect>,
     ) {
+        let mut ended = None;
         match &notice {
             JobNotice::Admitted { step, .. } | JobNotice::Step { step, .. } => {
                 self.jobs.insert(job, *step);
             }
             JobNotice::Refused(_) | JobNotice::Exported { .. } | JobNotice::Cancelled { .. } => {
-                self.ends.insert(self.next, job);
+                ended = Some(job);
             }
             _ => {}
         }
-        let number = self.next;
-        self.next += 1;
+        let number = self.unheard.next();
         let told = Notice::Job {
             number,
             epoch,
@@ -492,44 +393,6 @@ impl Duty {
             notice,
         };
         self.tell(told.clone(), effects);
-        self.waiting.push_back((number, told));
-        if self.waiting.len() > MOST_WAITING {
-            self.forget_steps();
-        }
-    }
-
-    /// Keeps of each job's steps only the newest, in place of which the others may be forgotten: it bears the sums.
-    /// What is left gets new numbers, so that none is missing; what was heard before and comes again changes nothing.
-    fn forget_steps(&mut self) {
-        let mut newest: BTreeMap<JobId, u64> = BTreeMap::new();
-        for (number, notice) in &self.waiting {
-            if let Some(job) = step_of(notice) {
-                newest.insert(job, *number);
-            }
-        }
-        self.waiting.retain(|(number, notice)| {
-            step_of(notice).is_none_or(|job| newest.get(&job) == Some(number))
-        });
-        for (own, notice) in &mut self.waiting {
-            if let Some(job) = self.ends.remove(own) {
-                self.ends.insert(self.next, job);
-            }
-            *own = self.next;
-            self.next += 1;
-            if let Notice::Job { number, .. } = notice {
-                *number = *own;
-            }
-        }
-    }
-}
-
-fn step_of(notice: &Notice) -> Option<JobId> {
-    match notice {
-        Notice::Job {
-            job,
-            notice: JobNotice::Step { .. },
-            ..
-        } => Some(*job),
-        _ => None,
+        self.unheard.keep(told, ended);
     }
 }

@@ -32,7 +32,7 @@ mod keyring;
 pub mod permit;
 mod private_file;
 pub mod renew;
-mod resume;
+pub mod resume;
 pub mod router;
 pub mod shelf;
 pub mod stream;

@@ -1,5 +1,7 @@
 //! `spotmux ca`: the authority of a cluster, certificates, tokens to join.
 
+use std::net::SocketAddr;
+
 use serde_json::json;
 use shared::config::load::Loaded;
 use shared::config::places;
@@ -100,11 +102,27 @@ fn token(args: &CaTokenArgs, session: &Session<'_>) -> Result<Exit, Failure> {
     } else {
         ""
     };
+    let listen = loaded.config.coordinator.listen;
+    let place = reached(listen);
+    if listen.ip().is_unspecified() {
+        output.note(format!(
+            "HOST below is the name or address of the coordinator's machine as that machine reaches it: the coordinator \
+             listens at all of its addresses ({listen})"
+        ));
+    }
     output.next(&[format!(
-        "spotmux join --coordinator {} --token - --name {}{role}   # on that machine",
-        loaded.config.coordinator.listen, args.name
+        "spotmux join --coordinator {place} --token - --name {}{role}   # on that machine",
+        args.name
     )]);
     Ok(Exit::Done)
+}
+
+/// Where another machine reaches who listens there, as far as that says.
+fn reached(listen: SocketAddr) -> String {
+    match listen.ip().is_unspecified() {
+        true => format!("HOST:{}", listen.port()),
+        false => listen.to_string(),
+    }
 }
 
 fn renew(args: &CaRenewArgs, session: &Session<'_>) -> Result<Exit, Failure> {
@@ -148,6 +166,17 @@ mod tests {
     use crate::desk::Terminal;
     use crate::render::Output;
     use crate::settings::Settings;
+
+    #[test]
+    fn all_addresses_are_no_address_to_join_at() {
+        for (listen, told) in [
+            ("0.0.0.0:7420", "HOST:7420"),
+            ("[::]:7421", "HOST:7421"),
+            ("10.0.0.1:7420", "10.0.0.1:7420"),
+        ] {
+            assert_eq!(reached(listen.parse().unwrap()), told);
+        }
+    }
 
     #[test]
     fn certificates_and_tokens_are_made_for_whom_they_name() {

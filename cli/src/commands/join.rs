@@ -1,15 +1,17 @@
 //! `spotmux join`: a machine without a certificate becomes a member of a cluster, by a one-time token.
 
-use std::fs::OpenOptions;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+mod own_file;
+
+use std::io::Read;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::json;
-use shared::config::joining::{self, Own, OwnNode};
+use shared::config::joining;
 use shared::config::load::{self, Loaded};
 use shared::config::places;
+use shared::net::authority::fingerprint;
 use shared::net::credential::Credential;
 use shared::net::endpoint::EndpointSettings;
 use shared::net::identity::Role;
@@ -17,6 +19,7 @@ use shared::net::renew::{self, Joined, Joiner, RenewError};
 use shared::net::token::Token;
 use tokio::runtime::Builder;
 
+use self::own_file::{beside, own, write};
 use crate::args::{JoinArgs, JoinRole};
 use crate::clock;
 use crate::cluster_file;
@@ -28,8 +31,6 @@ use crate::session::Session;
 
 /// Longest text taken for a token.
 const LONGEST: u64 = 4 << 10;
-/// Port of a node that names none.
-const PORT: u16 = 7430;
 
 /// Runs the command.
 pub(crate) fn run(args: &JoinArgs, session: &Session<'_>) -> Result<Exit, Failure> {
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &JoinArgs, session: &Session<'_>) -> Result<Exit, Failur
         .clone()
         .or_else(|| session.settings.config.clone())
         .unwrap_or_else(|| PathBuf::from(cluster_file::NAME));
-    // What is there already is looked at before the token is shown: a refusal must not use it up.
+    // All that can be refused here is, before the token is shown: a refusal must not use it up.
     let there = match file.exists() {
         true => Some(load::load(&file, [], &[]).or_exit(Exit::BadInput)?),
         false => None,
@@ -56,7 +57,11 @@ pub(crate) fn run(args: &JoinArgs, session: &Session<'_>) -> Result<Exit, Failur
         Role::Client => places::OPERATOR.to_owned(),
         _ => places::node(&args.name),
     });
-    not_there(&place)?;
+    let fresh = match there {
+        Some(_) => None,
+        None => Some((own(args, coordinator)?, beside(&file)?)),
+    };
+    not_held(&place, &token, role, args, fresh.is_some())?;
     security::private_folder(&directory)?;
     let joiner = Joiner {
         cluster: there
@@ -66,19 +71,27 @@ pub(crate) fn run(args: &JoinArgs, session: &Session<'_>) -> Result<Exit, Failur
         name: args.name.clone(),
     };
     let joined = joined(coordinator, &token, &joiner)?;
-    joined.credential.save(&place).or_exit(Exit::Internal)?;
-    let written = match &there {
-        Some(loaded) => {
-            coordinator_is(loaded, coordinator, output);
-            false
+    joined
+        .credential
+        .save(&place)
+        .or_exit(Exit::Internal)
+        .map_err(|failure| again(failure, args))?;
+    if let Some(loaded) = &there {
+        coordinator_is(loaded, coordinator, output);
+    }
+    let written = fresh.is_some();
+    if let Some((own, beside)) = fresh {
+        let made = joining::file(&joined.settings, &own)
+            .or_exit(Exit::Coordinator)
+            .map_err(|failure| again(failure, args))?;
+        for key in &made.left_out {
+            output.note(format!(
+                "note: the coordinator tells of {key}, which no setting here is: it was left out; is one of them of \
+                 another version?"
+            ));
         }
-        None => {
-            let own = own(args, coordinator)?;
-            let text = joining::file(&joined.settings, &own).or_exit(Exit::Coordinator)?;
-            write(&file, &text)?;
-            true
-        }
-    };
+        write(beside, &file, &made.text).map_err(|failure| again(failure, args))?;
+    }
     told(args, session, &file, &place, written, &joined)
 }
 
@@ -162,20 +175,31 @@ fn resolved(place: &str) -> Result<SocketAddr, Failure> {
     }
 }
 
-/// A certificate that still holds is not replaced.
-fn not_there(place: &Path) -> Result<(), Failure> {
-    match Credential::load(place) {
-        Ok(held) if clock::now() < held.life.end => {
-            let message = format!(
-                "{} is there already and holds: it is {}; the token was not used",
-                place.display(),
-                held.identity
-            );
-            Err(Failure::new(Exit::Conflict, message)
-                .hint("to join anew, move the file away first"))
-        }
-        _ => Ok(()),
+/// A certificate that still holds is not replaced; but by one of the same authority for the same member, where the
+/// file of settings is what is missing: an earlier join was cut off before it wrote that.
+fn not_held(
+    place: &Path,
+    token: &Token,
+    role: Role,
+    args: &JoinArgs,
+    unfinished: bool,
+) -> Result<(), Failure> {
+    let held = match Credential::load(place) {
+        Ok(held) if clock::now() < held.life.end => held,
+        _ => return Ok(()),
+    };
+    let same = held.identity.role == role
+        && held.identity.name == args.name
+        && fingerprint(held.authority()) == token.fingerprint;
+    if unfinished && same {
+        return Ok(());
     }
+    let message = format!(
+        "{} is there already and holds: it is {}; the token was not used",
+        place.display(),
+        held.identity
+    );
+    Err(Failure::new(Exit::Conflict, message).hint("to join anew, move the file away first"))
 }
 
 fn joined(coordinator: SocketAddr, token: &Token, joiner: &Joiner) -> Result<Joined, Failure> {
@@ -213,40 +237,6 @@ fn joined(coordinator: SocketAddr, token: &Token, joiner: &Joiner) -> Result<Joi
     }
 }
 
-/// What the machine says of itself: it listens where the coordinator sees it.
-fn own(args: &JoinArgs, coordinator: SocketAddr) -> Result<Own, Failure> {
-    if args.role == JoinRole::Operator {
-        return Ok(Own {
-            coordinator,
-            node: None,
-        });
-    }
-    let listen = match args.listen {
-        Some(listen) => listen,
-        None => {
-            // No packet is sent: the system only says which of its addresses would be used.
-            let here = UdpSocket::bind(quic::source(coordinator)).and_then(|socket| {
-                socket.connect(coordinator)?;
-                socket.local_addr()
-            });
-            let here = here
-                .context("which address of this machine reaches the coordinator is unknown: give --listen")
-                .or_exit(Exit::Internal)?;
-            SocketAddr::new(here.ip(), PORT)
-        }
-    };
-    Ok(Own {
-        coordinator,
-        node: Some(OwnNode {
-            name: args.name.clone(),
-            listen,
-            advertise: args.advertise,
-            threads: args.threads,
-            memory_mib: args.memory_mib,
-        }),
-    })
-}
-
 fn coordinator_is(loaded: &Loaded, coordinator: SocketAddr, output: &render::Output) {
     let said = loaded.config.coordinator.listen;
     if said != coordinator {
@@ -257,22 +247,26 @@ fn coordinator_is(loaded: &Loaded, coordinator: SocketAddr, output: &render::Out
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        })
-        .with_context(|| format!("cannot write {}; the certificate is there", path.display()))
-        .or_exit(Exit::Internal)
+/// The way on from a join that used up its token and could not write what it was given.
+fn again(failure: Failure, args: &JoinArgs) -> Failure {
+    let operator = match args.role {
+        JoinRole::GpuActor => "",
+        JoinRole::Operator => " --operator",
+    };
+    failure.hint(format!(
+        "then join again, with another token: `spotmux ca token {}{operator}` where the authority is",
+        args.name
+    ))
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use shared::net::authority::Authority;
+    use shared::net::identity::Identity;
+    use shared::net::token::KeptToken;
+    use shared::units::Micros;
 
     use super::*;
 
@@ -289,9 +283,8 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_node_listens_where_the_coordinator_is_reached_from() {
-        let args = JoinArgs {
+    pub(super) fn args() -> JoinArgs {
+        JoinArgs {
             coordinator: "127.0.0.1:7".into(),
             token: String::new(),
             role: JoinRole::GpuActor,
@@ -301,9 +294,38 @@ mod tests {
             threads: None,
             memory_mib: None,
             config: None,
+        }
+    }
+
+    #[test]
+    fn a_certificate_gives_way_only_to_the_same_member_that_has_no_settings_yet() {
+        let root = tempfile::tempdir().unwrap();
+        let place = root.path().join("node-n3.pem");
+        let (now, hour) = (clock::now(), Micros::of_millis(3_600_000));
+        let authority = |name: &str| {
+            Authority::create(&root.path().join(name), &"c".parse().unwrap(), now).unwrap()
         };
-        let own = own(&args, "127.0.0.1:7".parse().unwrap()).unwrap();
-        let listen = own.node.unwrap().listen;
-        assert_eq!(listen, "127.0.0.1:7430".parse().unwrap());
+        let (own, other) = (authority("own"), authority("other"));
+        let member = Identity {
+            cluster: "c".parse().unwrap(),
+            role: Role::GpuActor,
+            name: "n3".parse().unwrap(),
+        };
+        let token = |of: &Authority| {
+            KeptToken::make(&member, of.fingerprint(), now.plus(hour))
+                .unwrap()
+                .0
+        };
+        let (own_token, other_token) = (token(&own), token(&other));
+        let refused = |token: &Token, role, unfinished| {
+            not_held(&place, token, role, &args(), unfinished).is_err()
+        };
+        assert!(!refused(&own_token, Role::GpuActor, false), "none is there");
+        let held = own.issue(&member, hour, now).unwrap();
+        held.save(&place).unwrap();
+        assert!(refused(&own_token, Role::GpuActor, false));
+        assert!(refused(&own_token, Role::Client, true));
+        assert!(refused(&other_token, Role::GpuActor, true));
+        assert!(!refused(&own_token, Role::GpuActor, true));
     }
 }

@@ -101,6 +101,10 @@ fn a_node_without_certificate_or_backbone_joins_fetches_and_takes_a_stage() {
     let (exit, told) = join(&n3, "n3");
     assert!(exit == 9 && told.contains("lets in once"), "{told}");
     fs::rename(machine.folder.join("kept.pem"), &certificate).unwrap();
+    // A join that was cut off before it wrote the settings is done again with another token.
+    fs::remove_file(machine.folder.join("cluster.toml")).unwrap();
+    let (exit, told) = join(&token(&cluster, &["n3"]), "n3");
+    assert!(exit == 0 && told.contains("(written)"), "{told}");
 
     // The model's folder is hidden from it: what it has, it has from a peer.
     let text = fs::read_to_string(machine.folder.join("cluster.toml")).unwrap();

@@ -10,22 +10,12 @@ use thiserror::Error;
 /// Says why a gpu-actor did not start, or ended.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// The backbone.
+    /// The backbone: absent, unreadable or another, or not to be had from other members.
     #[error("model.path {path}: {reason}")]
     Model {
         /// Where it should be.
         path: PathBuf,
         /// What is wrong.
-        reason: String,
-    },
-    /// The backbone is not here, and does not come.
-    #[error(
-        "model.path {path} is absent, and the backbone cannot be had from another member: {reason}"
-    )]
-    Unfetched {
-        /// Where it should be.
-        path: PathBuf,
-        /// Why.
         reason: String,
     },
     /// The certificate.

@@ -1,7 +1,9 @@
 //! The backbone from another member, for a node that has not got it: asked of the coordinator what it is made of and who
 //! has it, streamed from a node, or from the coordinator when no node can, checked file by file.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+mod kept;
+
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +14,16 @@ use shared::net::endpoint::Endpoint;
 use shared::net::fault::NetError;
 use shared::net::identity::Role;
 use shared::units::Bytes;
-use shared::wire::request::{BackboneView, FileRef, Reply, Request};
+use shared::wire::request::{BackboneView, FileRef, RefusalCode, Reply, Request};
+use tokio::net::lookup_host;
 use tokio::time::timeout;
 
+use self::kept::Kept;
 use super::error::RunError;
 use super::settings::{Fetch, NodeSettings};
 
 /// How long a member may take to greet.
 const GREETING: Duration = Duration::from_secs(5);
-/// Digits of the backbone's identity that name its folder.
-const DIGITS: usize = 16;
 
 /// A backbone that is whole in a folder of this node.
 #[derive(Debug)]
@@ -37,7 +39,7 @@ pub(super) struct Fetched {
 /// Fetches the backbone, and tries again until it is there; a fault that no try can mend ends it.
 ///
 /// # Errors
-/// [`RunError::Unfetched`].
+/// [`RunError::Model`].
 pub(super) async fn run(
     settings: &NodeSettings,
     fetch: &Fetch,
@@ -50,7 +52,10 @@ pub(super) async fn run(
             Ok(fetched) => return Ok(fetched),
             Err(Trouble::Final(reason)) => {
                 let path = settings.model.clone();
-                return Err(RunError::Unfetched { path, reason });
+                let reason = format!(
+                    "it is absent, and the backbone cannot be had from another member: {reason}"
+                );
+                return Err(RunError::Model { path, reason });
             }
             Err(Trouble::Passing(reason)) => {
                 tracing::warn!(reason, "the backbone is not fetched yet");
@@ -61,6 +66,7 @@ pub(super) async fn run(
 }
 
 /// Why a try came to nothing.
+#[derive(Debug, PartialEq, Eq)]
 enum Trouble {
     /// Another may come to something.
     Passing(String),
@@ -86,27 +92,23 @@ async fn attempt(
             ));
         }
     };
-    let digits: String = view.identity.chars().take(DIGITS).collect();
-    if digits.len() != DIGITS || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        let reason = format!("{:?} is no identity of a backbone", view.identity);
-        return Err(Trouble::Final(reason));
-    }
-    let whole = fetch.folder.join(&digits);
-    if !whole.exists() {
+    let kept = Kept::of(&view, &settings.node, &fetch.folder);
+    let whole = kept.is_whole(&view.files).await;
+    if !whole.map_err(|error| Trouble::Final(error.to_string()))? {
         fits(&view, fetch.most)?;
-        let beside = fetch.folder.join(format!("{digits}.partial"));
+        let beside = &kept.beside;
         let refused = |error: std::io::Error| {
             Trouble::Final(format!("cannot write {}: {error}", beside.display()))
         };
-        std::fs::create_dir_all(&beside).map_err(refused)?;
+        kept.begin().await.map_err(refused)?;
         for file in &view.files {
-            one(settings, endpoint, &coordinator, &view, file, &beside).await?;
+            one(settings, endpoint, &coordinator, &view, file, beside).await?;
         }
-        std::fs::rename(&beside, &whole).map_err(refused)?;
-        tracing::info!(folder = %whole.display(), "backbone fetched");
+        kept.settle().await.map_err(refused)?;
+        tracing::info!(folder = %kept.whole.display(), "backbone fetched");
     }
     Ok(Fetched {
-        model: whole,
+        model: kept.whole,
         identity: view.identity,
         base: view.base,
     })
@@ -147,7 +149,7 @@ async fn one(
             Err(error) => told.push(format!("node {node}: {}", passed(error)?)),
         }
     }
-    match coordinator.fetch_backbone_file(file, folder).await {
+    match from_coordinator(coordinator, file, folder).await {
         Ok(()) => {
             tracing::info!(
                 file = file.path,
@@ -155,14 +157,43 @@ async fn one(
             );
             Ok(())
         }
-        Err(error) => {
-            told.push(format!("the coordinator: {}", passed(error)?));
-            Err(Trouble::Passing(format!(
-                "{}: {}",
-                file.path,
-                told.join("; ")
-            )))
+        Err(error) => Err(of_coordinator(error, &told, file)),
+    }
+}
+
+/// From the coordinator; once more when what came was wrong, since that may have been what an earlier try left, which
+/// is taken away then.
+async fn from_coordinator(
+    coordinator: &Client,
+    file: &FileRef,
+    folder: &Path,
+) -> Result<(), ClientError> {
+    match coordinator.fetch_backbone_file(file, folder).await {
+        Err(ClientError::File { .. }) => coordinator.fetch_backbone_file(file, folder).await,
+        outcome => outcome,
+    }
+}
+
+/// What the coordinator's error means, after those of nodes. It told what its files are: when it has not got one, or
+/// another, then its file changed since it started, and no try mends that.
+fn of_coordinator(error: ClientError, told: &[String], file: &FileRef) -> Trouble {
+    let changed = match &error {
+        ClientError::File { .. } => true,
+        ClientError::Refused(refusal) => refusal.code == RefusalCode::NotFound,
+        _ => false,
+    };
+    match passed(error) {
+        Ok(said) if changed => Trouble::Final(format!(
+            "the coordinator's own {} is not what it told of it ({said}): put the file right there, and restart the \
+             coordinator",
+            file.path
+        )),
+        Ok(said) => {
+            let mut told = told.to_vec();
+            told.push(format!("the coordinator: {said}"));
+            Trouble::Passing(format!("{}: {}", file.path, told.join("; ")))
         }
+        Err(trouble) => trouble,
     }
 }
 
@@ -181,9 +212,9 @@ async fn from_node(
     folder: &Path,
 ) -> Result<(), ClientError> {
     let lost = |reason: String| ClientError::Net(NetError::Lost { reason });
-    let mut found = address
-        .to_socket_addrs()
-        .map_err(|error| lost(error.to_string()))?;
+    let found = timeout(GREETING, lookup_host(address)).await;
+    let found = found.map_err(|_| lost(format!("its name {address} is not looked up in time")))?;
+    let mut found = found.map_err(|error| lost(error.to_string()))?;
     let Some(address) = found.next() else {
         return Err(lost("its address names no machine".into()));
     };
@@ -201,4 +232,45 @@ async fn greet(
     };
     let greeted = timeout(GREETING, endpoint.connect(address, role)).await;
     Ok(Client::over(greeted.map_err(|_| silent)??))
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::wire::request::Refusal;
+
+    use super::*;
+
+    #[test]
+    fn a_coordinator_whose_own_file_changed_ends_the_tries_and_other_faults_do_not() {
+        let file = FileRef {
+            path: "config.json".into(),
+            sha256: String::new(),
+            bytes: Bytes(2),
+        };
+        let trouble = |error| of_coordinator(error, &["node n1: gone".into()], &file);
+        let refused = |code| {
+            let message = "here it has 3 bytes".to_owned();
+            trouble(ClientError::Refused(Refusal { code, message }))
+        };
+        let differs = trouble(ClientError::File {
+            path: file.path.clone(),
+            what: "its sha256 is 1, not 2".into(),
+        });
+        for fault in [differs, refused(RefusalCode::NotFound)] {
+            assert!(
+                matches!(&fault, Trouble::Final(why) if why.contains("restart the coordinator")),
+                "{fault:?}"
+            );
+        }
+        let passing = "config.json: node n1: gone; the coordinator: ";
+        for fault in [
+            refused(RefusalCode::Busy),
+            trouble(ClientError::Net(NetError::Ended { due: "reply" })),
+        ] {
+            assert!(
+                matches!(&fault, Trouble::Passing(why) if why.starts_with(passing)),
+                "{fault:?}"
+            );
+        }
+    }
 }

@@ -7,7 +7,6 @@ use std::thread;
 use std::time::Duration;
 
 use kernels::cpu::Cpu;
-use shared::actor::budget::{Budget, Restarts};
 use shared::actor::exit::{ExitReason, caught};
 use shared::ids::NodeName;
 use shared::model::ModelShape;
@@ -18,6 +17,7 @@ use super::leading::{self, Surroundings};
 use super::links::{Linker, Links};
 use super::meters::Meters;
 use super::opener::Opener;
+use super::respite::Respite;
 use super::running::{Command, Report, Running};
 use super::traces::Traces;
 use crate::artifacts::Artifacts;
@@ -31,14 +31,6 @@ use crate::replica::error::{ReplicaError, Side};
 use crate::replica::follower::Follower;
 use crate::replica::lead::Lead;
 use crate::replica::seat::{LeadSettings, Ports, Seat};
-
-/// A stage that panics is given up as a lost epoch, and taken again at the next order so often; then the process ends,
-/// and whoever started it starts it again.
-const PANICS: Budget = Budget {
-    restarts: 3,
-    window: Micros::of_millis(120_000),
-    pause: Micros::of_millis(100),
-};
 
 /// What a holder is told. Its queue is not bounded: an order of the coordinator makes a task or none, and those wait on
 /// the coordinator's connection, which is.
@@ -71,63 +63,35 @@ impl Holder {
     /// an older one.
     pub(super) async fn run(self, mut tasks: mpsc::UnboundedReceiver<Task>) -> ExitReason {
         let mut running: Option<Running> = None;
-        let mut restarts = Restarts::new(PANICS);
+        let mut respite = Respite::new();
         let mut next = tasks.recv().await;
         while let Some(task) = next.take() {
             match task {
                 Task::Open(post) => self.open(post),
-                Task::LetGo => {
-                    let ended = end(running.take()).await;
-                    if let Err(exit) = self.borne(&mut restarts, ended) {
-                        return exit;
-                    }
-                }
                 Task::Lead(command) => {
                     if let Some(running) = &running {
                         running.tell(command);
                     }
                 }
-                Task::Stop => {
-                    end(running.take()).await;
-                    return ExitReason::Asked;
+                Task::Stop => break,
+                Task::LetGo => {
+                    let ended = end(running.take()).await;
+                    if let Err(exit) = respite.ended(ended, self.now()) {
+                        return exit;
+                    }
                 }
                 Task::Take(post) => {
                     let ended = end(running.take()).await;
-                    let wait = match self.borne(&mut restarts, ended) {
-                        Ok(wait) => wait,
-                        Err(exit) => return exit,
-                    };
-                    let epoch = post.epoch;
-                    let mut early = Vec::new();
-                    let taken = {
-                        let take = async {
-                            pause(wait).await;
-                            self.take(post).await
-                        };
-                        tokio::pin!(take);
-                        loop {
-                            tokio::select! {
-                                taken = &mut take => break Some(taken),
-                                task = tasks.recv() => match task {
-                                    Some(Task::Open(post)) => self.open(post),
-                                    // What a lead is told before it runs, it hears when it does.
-                                    Some(Task::Lead(command)) => early.push(command),
-                                    other => {
-                                        next = other.or(Some(Task::Stop));
-                                        break None;
-                                    }
-                                },
-                            }
+                    if let Err(exit) = respite.ended(ended, self.now()) {
+                        return exit;
+                    }
+                    let wait = respite.left(self.now());
+                    match self.taken(post, wait, &mut tasks).await {
+                        Ok(stage) => running = stage,
+                        Err(newer) => {
+                            next = Some(newer);
+                            continue;
                         }
-                    };
-                    match taken {
-                        None => continue,
-                        Some(Ok(stage)) => {
-                            (self.report)(Event::Linked(epoch, Ok(())));
-                            early.into_iter().for_each(|command| stage.tell(command));
-                            running = Some(stage);
-                        }
-                        Some(Err(reason)) => (self.report)(Event::Linked(epoch, Err(reason))),
                     }
                 }
             }
@@ -137,20 +101,47 @@ impl Holder {
         ExitReason::Asked
     }
 
-    /// How long to wait after the end of a stage; its exit when it panicked too often.
-    fn borne(&self, restarts: &mut Restarts, ended: ExitReason) -> Result<Duration, ExitReason> {
-        let ExitReason::Panicked(said) = ended else {
-            return Ok(Duration::ZERO);
+    fn now(&self) -> Micros {
+        (self.linker.settings.clock)()
+    }
+
+    /// Takes a post after a wait, and reports how that went: its stage, if it runs.
+    ///
+    /// # Errors
+    /// What it is told meanwhile that ends the taking.
+    async fn taken(
+        &self,
+        post: Post,
+        wait: Duration,
+        tasks: &mut mpsc::UnboundedReceiver<Task>,
+    ) -> Result<Option<Running>, Task> {
+        let epoch = post.epoch;
+        let mut early = Vec::new();
+        let take = async {
+            pause(wait).await;
+            self.take(post).await
         };
-        let now = (self.linker.settings.clock)();
-        match restarts.ended(now) {
-            Some(Micros(pause)) => Ok(Duration::from_micros(pause)),
-            None => Err(ExitReason::Failed(format!(
-                "the stage panicked {} times within {} s, the last time with: {said}",
-                restarts.count(),
-                PANICS.window.seconds()
-            ))),
+        tokio::pin!(take);
+        let taken = loop {
+            tokio::select! {
+                taken = &mut take => break taken,
+                task = tasks.recv() => match task {
+                    Some(Task::Open(post)) => self.open(post),
+                    // What a lead is told before it runs, it hears when it does.
+                    Some(Task::Lead(command)) => early.push(command),
+                    other => return Err(other.unwrap_or(Task::Stop)),
+                },
+            }
+        };
+        let (outcome, stage) = match taken {
+            Ok(stage) => (Ok(()), Some(stage)),
+            Err(reason) => (Err(reason), None),
+        };
+        (self.report)(Event::Linked(epoch, outcome));
+        if let Some(stage) = &stage {
+            early.into_iter().for_each(|command| stage.tell(command));
         }
+        Ok(stage)
     }
 
     /// Opens a post's layers on a thread of its own.

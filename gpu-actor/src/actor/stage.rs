@@ -179,6 +179,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use actix::System;
+    use actix::prelude::SendError;
     use shared::ids::{NodeName, Term};
     use shared::job::Products;
     use shared::wire::notice::Hello;
@@ -239,8 +240,14 @@ mod tests {
         let taken = system.block_on(async {
             let (actor, _told) = actor(1);
             let actor = actor.start();
-            // Once, so that the capacity is set.
+            // Once, so that the capacity is set. Until the next await the actor is not polled.
             actor.send(Uplink(Uplinked::Down)).await.unwrap();
+            for number in 1..=MAILBOX {
+                let sent = actor.try_send(Uplink(Uplinked::Down));
+                assert!(sent.is_ok(), "message {number} finds no room");
+            }
+            let more = actor.try_send(Uplink(Uplinked::Down));
+            assert!(matches!(more, Err(SendError::Full(_))), "{more:?}");
             let sends: Vec<_> = (0..3 * MAILBOX)
                 .map(|_| actix::spawn(actor.send(Uplink(Uplinked::Down))))
                 .collect();

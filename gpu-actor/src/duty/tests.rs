@@ -1,8 +1,10 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use shared::ids::NodeName;
 use shared::plan::Seat;
 use shared::units::Bytes;
 
+use super::unheard::MOST_WAITING;
 use super::*;
 
 fn node(name: &str) -> NodeName {
@@ -234,7 +236,7 @@ fn without_a_coordinator_only_the_newest_steps_are_kept() {
     };
     duty.step(Event::Job(epoch, JobId(1), Micros(0), durable));
     assert_eq!(
-        duty.waiting.len(),
+        duty.unheard.notices().count(),
         3,
         "two newest steps and what is durable"
     );

@@ -23,12 +23,6 @@ impl ExitReason {
         let said = said.or_else(|| payload.downcast_ref::<&str>().copied());
         Self::Panicked(said.unwrap_or("without a word").to_owned())
     }
-
-    /// Whether its owner starts it again, within its budget.
-    #[must_use]
-    pub fn is_restarted(&self) -> bool {
-        *self != Self::Asked
-    }
 }
 
 impl fmt::Display for ExitReason {
@@ -60,7 +54,5 @@ mod tests {
         assert_eq!(caught(|| panic!("a word")), said("a word"));
         assert_eq!(caught(|| panic!("{} words", 2)), said("2 words"));
         assert_eq!(caught(|| std::panic::panic_any(7)), said("without a word"));
-        assert!(!ExitReason::Asked.is_restarted());
-        assert!(ExitReason::Failed("the disk is full".into()).is_restarted());
     }
 }

@@ -31,11 +31,6 @@ pub const SHARED: &[&str] = &[
 /// Says why what was told makes no file.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum JoiningError {
-    /// A key that is not shared.
-    #[error(
-        "the coordinator tells {0:?}, which is no setting that members share: is it of another version?"
-    )]
-    Key(String),
     /// Not one value.
     #[error(
         "the coordinator tells {key} = {value:?}, which is not one value: is it of another version?"
@@ -104,15 +99,27 @@ pub fn told(
 }
 
 /// The file of a machine that joined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinedFile {
+    /// What is written.
+    pub text: String,
+    /// Keys that were told and are no settings that members share, as this version knows them: they are not in it.
+    pub left_out: Vec<String>,
+}
+
+/// Makes the file of a machine that joined. A key that is not shared is left out: the token is used up by now, and
+/// whoever joins must not be left without a file for what a coordinator of another version tells besides.
 ///
 /// # Errors
-/// [`JoiningError`].
-pub fn file(told: &[(String, String)], own: &Own) -> Result<String, JoiningError> {
+/// [`JoiningError`] when a shared key has no value that can be written.
+pub fn file(told: &[(String, String)], own: &Own) -> Result<JoinedFile, JoiningError> {
     let mut table = Table::new();
     table.insert("version".into(), Value::Integer(1));
+    let mut left_out = Vec::new();
     for (key, value) in told {
         if !SHARED.contains(&key.as_str()) {
-            return Err(JoiningError::Key(key.clone()));
+            left_out.push(key.clone());
+            continue;
         }
         set(&mut table, key, one_value(key, value)?);
     }
@@ -134,9 +141,10 @@ pub fn file(told: &[(String, String)], own: &Own) -> Result<String, JoiningError
     }
     let text =
         toml::to_string(&table).map_err(|error| JoiningError::Unwritable(error.to_string()))?;
-    Ok(format!(
+    let text = format!(
         "# Written by `spotmux join`: what the members of the cluster share, and what is this machine's own.\n{text}"
-    ))
+    );
+    Ok(JoinedFile { text, left_out })
 }
 
 /// The value of a text that must be one word, number or flag.
@@ -190,8 +198,9 @@ mod tests {
         config.plan.tokens_per_pass = 99;
         let told = told(&config, "a \"model\"", "s3://bucket/it").unwrap();
         assert_eq!(told.len(), SHARED.len());
-        let text = file(&told, &own()).unwrap();
-        let read: ClusterConfig = toml::from_str(&text).unwrap();
+        let made = file(&told, &own()).unwrap();
+        assert!(made.left_out.is_empty());
+        let read: ClusterConfig = toml::from_str(&made.text).unwrap();
         assert_eq!(read.cluster.name, config.cluster.name);
         assert_eq!(read.plan.tokens_per_pass, 99);
         assert_eq!(read.model.path, "a \"model\"");
@@ -206,10 +215,11 @@ mod tests {
     #[test]
     fn what_is_no_shared_setting_is_not_written() {
         let one = |key: &str, value: &str| file(&[(key.into(), value.into())], &own());
-        assert!(matches!(
-            one("security.directory", "\"/\""),
-            Err(JoiningError::Key(_))
-        ));
+        for key in ["security.directory", "plan.of_a_later_version"] {
+            let made = one(key, "\"/\"").unwrap();
+            assert_eq!(made.left_out, [key]);
+            assert_eq!(made.text, file(&[], &own()).unwrap().text);
+        }
         for value in ["\"a\"\n[security]\ndirectory = \"/\"", "[1]", "1.5", ""] {
             let refused = one("cluster.name", value);
             assert!(

@@ -15,6 +15,7 @@ use super::backoff::Backoff;
 use super::endpoint::{Endpoint, Peer};
 use super::fault::{CloseCode, NetError};
 use super::identity::Role;
+use super::resume;
 use super::stream::{Receiver, Stream};
 use crate::hexadecimal::lower as hex;
 use crate::units;
@@ -240,13 +241,7 @@ impl Replies {
 
     /// The bytes of a file that was just told of, into a folder.
     async fn save(&mut self, file: &FileRef, folder: &Path) -> Result<(), ClientError> {
-        let plain = Path::new(&file.path)
-            .file_name()
-            .is_some_and(|name| *name == *file.path);
-        if !plain {
-            return Err(differs(file, "its name is no plain file name".into()));
-        }
-        let path = folder.join(&file.path);
+        let path = resume::place(file, folder)?;
         let beside = folder.join(format!(".{}.partial", file.path));
         let local = |what: &str, source| ClientError::Local {
             what: format!("{what} {}", path.display()),

@@ -1,6 +1,7 @@
 //! A file fetched in as many tries as it takes: what came stays beside until the whole is there and is what was said.
 //!
-//! - `RS-1` Nothing has the file's name but bytes of the hash that was asked for.
+//! - `RS-1` After a fetch the file's name has bytes of the hash that was asked for: a file that is there is hashed, and
+//!   others' bytes are taken away.
 //! - `RS-2` A try that is cut off leaves what it got, and the next goes on after it; bytes that are not what was said are
 //!   taken away, so that the next try begins anew.
 
@@ -12,6 +13,7 @@ use tokio::fs::{self, File, OpenOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::client::{Client, ClientError, differs, receive_rest};
+use crate::hexadecimal::lower as hex;
 use crate::units::Bytes;
 use crate::wire::request::{FileRef, Reply, Request};
 
@@ -19,7 +21,8 @@ use crate::wire::request::{FileRef, Reply, Request};
 const PIECE: usize = 1 << 20;
 
 impl Client {
-    /// Fetches a file of the backbone into a folder, after what an earlier try left there.
+    /// Fetches a file of the backbone into a folder, after what an earlier try left there; nothing is asked for when the
+    /// file is there and is what was said.
     ///
     /// # Errors
     /// [`ClientError`]: of the connection, a refusal, [`ClientError::File`] when other bytes came, [`ClientError::Local`]
@@ -30,12 +33,15 @@ impl Client {
         folder: &Path,
     ) -> Result<(), ClientError> {
         let place = place(file, folder)?;
-        if fs::try_exists(&place).await.unwrap_or(false) {
-            // By `RS-1`.
+        let failed = |error| local(file, folder, error);
+        if is_there(file, folder).await? {
             return Ok(());
         }
+        match fs::remove_file(&place).await {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
         let beside = folder.join(format!(".{}.partial", file.path));
-        let failed = |error| local(file, folder, error);
         let (mut output, hash, from) = open(&beside, file.bytes.0).await.map_err(failed)?;
         let request = Request::BackboneFile {
             file: file.clone(),
@@ -70,8 +76,29 @@ impl Client {
     }
 }
 
-/// Where the file goes; its name must be one.
-fn place(file: &FileRef, folder: &Path) -> Result<PathBuf, ClientError> {
+/// Whether a file is in a folder with the size and the hash that were said of it. Reads it whole.
+///
+/// # Errors
+/// [`ClientError::File`] when its name is no plain file name, [`ClientError::Local`] when what is there cannot be read.
+pub async fn is_there(file: &FileRef, folder: &Path) -> Result<bool, ClientError> {
+    let place = place(file, folder)?;
+    let unread = |source| ClientError::Local {
+        what: format!("read {}", place.display()),
+        source,
+    };
+    match fs::metadata(&place).await {
+        Ok(found) if found.is_file() && found.len() == file.bytes.0 => {}
+        Ok(_) => return Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(unread(error)),
+    }
+    let mut held = File::open(&place).await.map_err(unread)?;
+    let (hash, read) = hashed(&mut held, file.bytes.0).await.map_err(unread)?;
+    Ok(read == file.bytes.0 && hex(&hash.finalize()) == file.sha256)
+}
+
+/// Where a file of this name goes in a folder: its name must be a plain one, and not a hidden one.
+pub(super) fn place(file: &FileRef, folder: &Path) -> Result<PathBuf, ClientError> {
     let plain = Path::new(&file.path)
         .file_name()
         .is_some_and(|name| *name == *file.path);
@@ -87,11 +114,17 @@ async fn open(beside: &Path, most: u64) -> std::io::Result<(File, Sha256, u64)> 
     options.read(true).write(true).create(true).truncate(false);
     let mut file = options.open(beside).await?;
     let length = file.metadata().await?.len();
-    let mut hash = Sha256::new();
     if length > most {
         file.set_len(0).await?;
-        return Ok((file, hash, 0));
+        return Ok((file, Sha256::new(), 0));
     }
+    let (hash, read) = hashed(&mut file, length).await?;
+    Ok((file, hash, read))
+}
+
+/// The hash over a file from where it stands, and the bytes read: `length`, or fewer when it is shorter.
+async fn hashed(file: &mut File, length: u64) -> std::io::Result<(Sha256, u64)> {
+    let mut hash = Sha256::new();
     let mut piece = vec![0; PIECE];
     let mut read = 0;
     while read < length {
@@ -102,7 +135,7 @@ async fn open(beside: &Path, most: u64) -> std::io::Result<(File, Sha256, u64)> 
         hash.update(&piece[..now]);
         read += now as u64;
     }
-    Ok((file, hash, read))
+    Ok((hash, read))
 }
 
 async fn sync(folder: &Path) -> std::io::Result<()> {

@@ -1,5 +1,5 @@
-//! Files of the backbone that a member hands to others, a few at once and no faster than it is told: training between
-//! the same machines must not wait for them.
+//! Files of the backbone that a member hands to others, a few at once and each no faster than it is told: training
+//! between the same machines must not wait for them.
 
 use std::collections::BTreeMap;
 use std::io::{Read, SeekFrom};
@@ -30,7 +30,8 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// Files by name; so many go out at once, together no faster than so many bytes a second each.
+    /// Files by name: at most `at_once` go out at a time, each at no more than `rate` bytes a second, so together at no
+    /// more than their product.
     #[must_use]
     pub fn new(
         files: impl IntoIterator<Item = (String, PathBuf)>,

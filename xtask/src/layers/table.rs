@@ -152,6 +152,7 @@ pub const PURE: &[&str] = &[
     "cli/src/local/watch.rs",
     "cli/src/repl/words.rs",
     "cli/src/timeline.rs",
+    "gpu-actor/src/actor/respite.rs",
     "gpu-actor/src/batch.rs",
     "gpu-actor/src/duty.rs",
     "gpu-actor/src/duty",

@@ -4,6 +4,7 @@ use std::fs;
 
 use super::*;
 use crate::net::client::ClientError;
+use crate::net::resume::is_there;
 use crate::wire::request::RefusalCode;
 
 /// What a joiner fetches: three pieces and a bit.
@@ -77,6 +78,23 @@ async fn rs_1_a_file_comes_whole_and_once() {
     case.is_whole();
     case.fetch().await.unwrap();
     assert_eq!(case.asked_from(), [0], "what is there is not asked for");
+}
+
+#[tokio::test]
+async fn rs_1_a_file_of_that_name_with_other_bytes_is_fetched_anew() {
+    let case = Case::new().await;
+    let place = case.folder.join("model.safetensors");
+    let mut other = body();
+    other[400_000] ^= 1;
+    // Of its size with another byte, shorter, longer.
+    for bad in [other, body()[1..].to_vec(), [body(), vec![0]].concat()] {
+        fs::write(&place, &bad).unwrap();
+        assert!(!is_there(&case.file, &case.folder).await.unwrap());
+        case.fetch().await.unwrap();
+        case.is_whole();
+        assert!(is_there(&case.file, &case.folder).await.unwrap());
+    }
+    assert_eq!(case.asked_from(), [0, 0, 0]);
 }
 
 #[tokio::test]

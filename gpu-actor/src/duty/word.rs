@@ -1,0 +1,70 @@
+//! What a node's duty is told, and what it says is to be done.
+
+use shared::ids::{JobId, NodeName, PlanEpoch};
+use shared::units::Micros;
+use shared::wire::notice::{JobNotice, Notice};
+use shared::wire::order::{JobAction, JobOrder, Ordered, SampleOrder};
+use shared::wire::view::SpanView;
+
+use super::post::Post;
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The coordinator is reached.
+    Connected,
+    /// The coordinator is no longer reached.
+    Disconnected,
+    /// It ordered something.
+    Ordered(Ordered),
+    /// The layers of a post are open, or cannot be.
+    Opened(PlanEpoch, Result<(), String>),
+    /// A post is held and linked to its neighbours, or cannot be.
+    Linked(PlanEpoch, Result<(), String>),
+    /// The lead has finished and starts nothing more.
+    Drained(PlanEpoch),
+    /// The post cannot go on.
+    Broken(PlanEpoch, Option<NodeName>, String),
+    /// Something happened to a job.
+    Job(PlanEpoch, JobId, Micros, JobNotice),
+    /// Tokens of a sample.
+    Piece(u64, Vec<u32>),
+    /// The end of a sample.
+    SampleEnded(u64, Result<(), String>),
+    /// What the device did, by the number of the order.
+    Spans(u64, Vec<SpanView>),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Tell the coordinator.
+    Tell(Notice),
+    /// Open a post's layers beside what is held.
+    Open(Post),
+    /// Let go of what is held, and take this post; its layers may be open already.
+    Take(Post),
+    /// Let go of what is held and open.
+    LetGo,
+    /// Jobs for the lead.
+    Admit(Vec<JobOrder>),
+    /// An action for the lead.
+    Act(JobId, JobAction),
+    /// The lead ends the steps it has begun and starts no other.
+    Drain,
+    /// The lead goes on.
+    Undrain,
+    /// A sample for the lead.
+    Sample(SampleOrder),
+    /// Say what the device did for a step.
+    Trace {
+        /// Number of the order.
+        number: u64,
+        /// The job.
+        job: Option<JobId>,
+        /// Its step.
+        step: Option<u64>,
+    },
+    /// Save, close and end the process.
+    Stop,
+}
