@@ -13,7 +13,6 @@ mod beside;
 mod error;
 mod export;
 mod fetching;
-mod guest;
 mod hall;
 mod holder;
 mod inbound;
@@ -29,6 +28,7 @@ mod running;
 mod service;
 mod settings;
 mod stage;
+mod stored_sample;
 mod traces;
 mod uplink;
 

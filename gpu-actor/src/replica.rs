@@ -16,7 +16,8 @@
 //! | [`local`] | all stages on threads of one process |
 //! | [`watch`] | who is told what the device did, and by which clock |
 //!
-//! Linked replicas share steps: `leading/sharing` has the lead's part of it, `station/across` the stage's.
+//! Linked replicas share steps: `leading/sharing` has the part of the lead whose job it is, `leading/helping` that of the
+//! others, `station/across` the stages'.
 //!
 //! What saw an error is dropped whole; jobs go on from their durable states.
 

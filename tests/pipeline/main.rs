@@ -12,6 +12,7 @@
 //! | `partial` | stages that open their own layers |
 //! | `texts` | sampled over stages |
 //! | `sharing` | steps that several replicas share |
+//! | `helping` | what a lead says to another, word by word: due ones, late ones and such as do not fit |
 //! | `stalls` | what cannot go on says why |
 //! | `watch` | what an observer is told |
 
@@ -19,6 +20,7 @@
 
 mod broken;
 mod drain;
+mod helping;
 mod methods;
 mod mixes;
 mod partial;

@@ -341,6 +341,7 @@ pub(crate) fn gather(events: Vec<ReplicaEvent>, by_job: &mut BTreeMap<JobName, V
             ReplicaEvent::Training(event) => event.job(),
             ReplicaEvent::Durable { job, .. }
             | ReplicaEvent::NotDurable { job, .. }
+            | ReplicaEvent::NotShared { job, .. }
             | ReplicaEvent::Paused { job, .. }
             | ReplicaEvent::Resumed { job }
             | ReplicaEvent::Cancelled { job, .. } => job,

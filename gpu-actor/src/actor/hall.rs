@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use shared::ids::PlanEpoch;
+use shared::ids::{NodeName, PlanEpoch};
 use shared::net::stream::Stream;
 use shared::wire::opening::LinkOpening;
 use tokio::sync::{Notify, oneshot};
@@ -15,6 +15,8 @@ use tokio::time::timeout;
 /// A link that came, and what its carrier's end is told to.
 #[derive(Debug)]
 pub(super) struct Arrival<S = Stream> {
+    /// Whose certificate the caller has.
+    pub(super) from: NodeName,
     /// What the neighbour said it is.
     pub(super) opening: LinkOpening,
     /// The stream.
@@ -105,6 +107,7 @@ mod tests {
         };
         let (done, _) = oneshot::channel();
         Arrival {
+            from: NodeName::new("a").unwrap(),
             opening,
             stream,
             done,

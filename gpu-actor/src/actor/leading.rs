@@ -14,16 +14,16 @@ use shared::wire::notice::JobNotice;
 use shared::wire::order::{JobOrder, SampleOrder};
 
 use super::export::{self, Exported, Work};
-use super::guest::{self, Guest, Search};
 use super::meters::Meters;
 use super::running::{Command, Report};
 use super::settings::Clock;
+use super::stored_sample::{self, Search, StoredSample};
 use super::traces::{Traces, id, name};
 use crate::artifacts::Artifacts;
 use crate::artifacts::manifest::StateManifest;
 use crate::artifacts::stored::SharedStore;
 use crate::duty::Event;
-use crate::replica::error::ReplicaError;
+use crate::replica::error::{AdmitError, ReplicaError};
 use crate::replica::event::ReplicaEvent;
 use crate::replica::lead::{Lead, TextRequest};
 use crate::sample::choice::Sampling;
@@ -62,7 +62,7 @@ pub(super) fn run(
 ) -> Result<(), ReplicaError> {
     let bell = lead.bell();
     let (exports, exported) = channel();
-    let (guests, found) = channel();
+    let (searches, found) = channel();
     let mut leading = Leading {
         lead,
         around,
@@ -71,7 +71,7 @@ pub(super) fn run(
         done: BTreeSet::new(),
         submissions: BTreeMap::new(),
         exports,
-        guests,
+        searches,
     };
     loop {
         let heard = bell.heard();
@@ -84,7 +84,7 @@ pub(super) fn run(
             leading.obey(command)?;
         }
         leading.note_exported(&exported)?;
-        while let Ok(Guest { order, state }) = found.try_recv() {
+        while let Ok(StoredSample { order, state }) = found.try_recv() {
             leading.host(&order, state)?;
         }
         let working = !leading.drained && !leading.lead.is_idle();
@@ -94,7 +94,7 @@ pub(super) fn run(
             leading.lead.tend()?
         };
         leading.tell(events)?;
-        if !working {
+        if !working && !leading.lead.moved() {
             // Whatever it was, the next look finds it.
             let _ = bell.wait(heard, NAP);
         }
@@ -112,7 +112,7 @@ struct Leading<'a> {
     /// What each job's submission is called in logs.
     submissions: BTreeMap<JobName, String>,
     exports: Sender<Exported>,
-    guests: Sender<Guest>,
+    searches: Sender<StoredSample>,
 }
 
 /// What is to be done with a job once its last state is durable.
@@ -164,9 +164,13 @@ impl Leading<'_> {
         };
         self.submissions.insert(own.clone(), order.trace.clone());
         match self.lead.admit(admission)? {
-            Err(message) => {
+            Err(why) => {
                 self.submissions.remove(&own);
-                let class = ReasonClass::UserError;
+                let class = match why {
+                    AdmitError::Job(_) => ReasonClass::UserError,
+                    AdmitError::State(_) => ReasonClass::System,
+                };
+                let message = why.to_string();
                 self.notice(job, JobNotice::Refused(Reason { class, message }));
             }
             Ok((step, total)) => {
@@ -206,7 +210,8 @@ impl Leading<'_> {
                     backbone: self.around.backbone.clone(),
                     shape: Arc::clone(&self.around.shape),
                 };
-                guest::start(job, order, search, self.guests.clone(), self.lead.bell());
+                let found = self.searches.clone();
+                stored_sample::start(job, order, search, found, self.lead.bell());
                 Ok(())
             }
             _ => self.write(&order, None),

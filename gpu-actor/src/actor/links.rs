@@ -12,7 +12,7 @@ use shared::plan::Seat;
 use shared::wire::opening::{LinkOpening, Opening};
 use tokio::time::timeout;
 
-use super::hall::Hall;
+use super::hall::{Arrival, Hall};
 use super::metered::Metered;
 use super::meters::Meters;
 use super::settings::NodeSettings;
@@ -168,12 +168,8 @@ impl Linker {
             )
         })?;
         let opening = arrival.opening;
-        if (opening.credits, opening.narrow) != (self.settings.credits, narrow) {
-            return Err(format!(
-                "node {node} links with {} credits and bf16 {}, here they are {} and {narrow}: give all nodes the same \
-                 settings",
-                opening.credits, opening.narrow, self.settings.credits
-            ));
+        if let Some(fault) = fault(&arrival, node, (self.settings.credits, narrow)) {
+            return Err(fault);
         }
         let (link, carrier) = quic::over(arrival.stream, opening, bell.clone());
         let done = arrival.done;
@@ -187,5 +183,65 @@ impl Linker {
 
     fn metered(&self, link: Box<dyn ChunkLink>, narrow: bool) -> Box<dyn ChunkLink> {
         Box::new(Metered::over(link, narrow, Arc::clone(&self.meters)))
+    }
+}
+
+/// What is wrong with a link that came for the seat of a node, if anything: a sentence.
+fn fault<S>(
+    arrival: &Arrival<S>,
+    node: &NodeName,
+    (credits, narrow): (u32, bool),
+) -> Option<String> {
+    let (from, opening) = (&arrival.from, &arrival.opening);
+    if from != node {
+        return Some(format!(
+            "node {from} links as stage {} of replica {}, which is the seat of node {node}: is the plan that {from} \
+             follows another cluster's or an older one?",
+            opening.from_stage, opening.from_replica
+        ));
+    }
+    if (opening.credits, opening.narrow) != (credits, narrow) {
+        return Some(format!(
+            "node {node} links with {} credits and bf16 {}, here they are {credits} and {narrow}: give all nodes the \
+             same settings",
+            opening.credits, opening.narrow
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use shared::ids::PlanEpoch;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[test]
+    fn a_link_is_taken_from_the_node_of_its_seat_only() {
+        let opening = LinkOpening {
+            epoch: PlanEpoch(3),
+            from_replica: 1,
+            replica: 1,
+            from_stage: 0,
+            to_stage: 1,
+            credits: 4,
+            narrow: false,
+        };
+        let arrival = |name: &str| Arrival {
+            from: NodeName::new(name).unwrap(),
+            opening,
+            stream: (),
+            done: oneshot::channel().0,
+        };
+        let node = NodeName::new("a").unwrap();
+        assert_eq!(fault(&arrival("a"), &node, (4, false)), None);
+        let other = fault(&arrival("b"), &node, (4, false)).unwrap();
+        let seat = "node b links as stage 0 of replica 1, which is the seat of node a";
+        assert!(other.starts_with(seat), "{other}");
+        let credits = fault(&arrival("a"), &node, (2, false)).unwrap();
+        assert!(credits.contains("4 credits"), "{credits}");
     }
 }

@@ -39,7 +39,7 @@ impl Service for NodeService {
 
     async fn stream(
         &self,
-        _: Peer,
+        peer: Peer,
         opening: Opening,
         stream: Stream,
         mut stop: Stop,
@@ -49,6 +49,7 @@ impl Service for NodeService {
         };
         let (done, ended) = oneshot::channel();
         self.hall.bring(Arrival {
+            from: peer.identity.name.clone(),
             opening,
             stream,
             done,

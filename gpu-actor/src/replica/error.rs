@@ -8,6 +8,17 @@ use crate::link::{ChunkHeader, LinkError};
 use crate::pipeline::council::{Matter, Undue};
 use crate::pipeline::{Lack, MicroBatchNumber, Slot, Unexpected};
 
+/// Says why a job cannot be put on a replica.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum AdmitError {
+    /// The job, its rows or the state that was given do not fit; the next try ends as this one.
+    #[error("{0}")]
+    Job(String),
+    /// Its durable state cannot be put on the stages now; the store may give it later.
+    #[error("{0}")]
+    State(String),
+}
+
 /// A neighbour of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {

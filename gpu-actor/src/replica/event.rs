@@ -39,6 +39,15 @@ pub enum ReplicaEvent {
         /// The job.
         job: JobName,
     },
+    /// A replica will not share its steps; it is led here alone.
+    NotShared {
+        /// The job.
+        job: JobName,
+        /// The replica.
+        replica: u32,
+        /// Why.
+        reason: String,
+    },
     /// It is off the backbone; its last state is durable, unless `NotDurable` was told of it.
     Cancelled {
         /// The job.

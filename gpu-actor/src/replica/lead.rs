@@ -10,7 +10,7 @@ use kernels::cpu::Cpu;
 use shared::ids::JobName;
 use shared::wire::order::JobAction;
 
-use super::error::{Lacking, ReplicaError};
+use super::error::{AdmitError, Lacking, ReplicaError};
 use super::event::ReplicaEvent;
 use super::leading::{Leading, Origin};
 use super::ledger::Ledger;
@@ -78,6 +78,8 @@ pub struct Lead {
     settings: LeadSettings,
     epoch: u64,
     texts: u64,
+    /// Whether the last turn moved anything.
+    moved: bool,
     events: Vec<ReplicaEvent>,
 }
 
@@ -101,6 +103,7 @@ impl Lead {
             settings,
             epoch,
             texts: 0,
+            moved: false,
             events: Vec::new(),
         }
     }
@@ -111,20 +114,26 @@ impl Lead {
         self.session.engine().bell()
     }
 
-    /// Puts a job on all stages; returns its steps taken and its steps in all, or a sentence that says why it cannot
-    /// be.
+    /// Puts a job on all stages; returns its steps taken and its steps in all. Replicas that will not share its steps are
+    /// told as events; the job is then led alone.
     ///
     /// # Errors
-    /// When the replica cannot go on.
-    pub fn admit(&mut self, job: Admission) -> Result<Result<(u64, u64), String>, ReplicaError> {
+    /// When the replica cannot go on; inside, why the job cannot be put there.
+    pub fn admit(
+        &mut self,
+        job: Admission,
+    ) -> Result<Result<(u64, u64), AdmitError>, ReplicaError> {
         let spec = job.identity.spec.clone();
         let model = self.model();
         if let Some(problem) = spec.problems(&model.shape).first() {
-            return Ok(Err(format!("job {}: {problem}", job.name)));
+            return Ok(Err(AdmitError::Job(format!("job {}: {problem}", job.name))));
         }
         let layout = layout_of(&spec.adapter, &model, spec.seed);
         let total = progress::total_steps(&spec.train, job.rows.len().max(1));
-        let wrong = |problem: String| format!("job {}: the checkpoint {problem}", job.name);
+        let wrong = |problem: String| {
+            let problem = format!("job {}: the checkpoint {problem}", job.name);
+            AdmitError::Job(problem)
+        };
         let (source, progress, durable) = match job.start {
             Start::Fresh { init_tokens } => {
                 (Source::Fresh { init_tokens }, Progress::default(), None)
@@ -149,6 +158,9 @@ impl Lead {
         };
         let step = progress.step;
         let (name, rows) = (job.name.clone(), [job.rows, job.eval_rows]);
+        if let Some(problem) = self.session.refuses(&name, &rows) {
+            return Ok(Err(AdmitError::Job(problem)));
+        }
         let origin = Origin {
             source,
             step,
@@ -159,7 +171,11 @@ impl Lead {
             .session
             .admit_as(job.name, spec, layout, rows, source)?;
         if let Err(problem) = admitted {
-            return Ok(Err(problem));
+            // What is wrong with the job itself was seen before: what is left is how its state was read.
+            return Ok(Err(match durable {
+                Some(_) => AdmitError::State(problem),
+                None => AdmitError::Job(problem),
+            }));
         }
         self.ledger.forget(&name);
         if let Some(step) = durable {
@@ -204,15 +220,27 @@ impl Lead {
         self.tend()
     }
 
-    /// Takes what arrived; for times without rounds. With rounds under way it does one piece of work and returns, so that
-    /// an order is heard between two pieces, and not behind all that is planned.
+    /// Takes what arrived; for times without rounds. With work under way, the own or another replica's, it does one piece
+    /// of it and returns, so that an order is heard between two pieces, and not behind all that is planned.
     ///
     /// # Errors
     /// When the replica cannot go on.
     pub fn tend(&mut self) -> Result<Vec<ReplicaEvent>, ReplicaError> {
-        while self.session.engine_mut().turn_over()? && !self.session.is_under_way() {}
+        loop {
+            self.moved = self.session.engine_mut().turn_over()?;
+            let busy = self.session.is_under_way() || self.session.engine().is_busy();
+            if !self.moved || busy {
+                break;
+            }
+        }
         self.note_stored()?;
         Ok(std::mem::take(&mut self.events))
+    }
+
+    /// Whether the last turn moved anything: then there may be more to do, and no bell rings for it.
+    #[must_use]
+    pub fn moved(&self) -> bool {
+        self.moved
     }
 
     /// Ends the steps that are begun, takes back those that are only planned, makes the state of every job durable, and
@@ -250,12 +278,13 @@ impl Lead {
         self.session.let_go(job)
     }
 
-    /// Tells all stages that nothing will follow, and ends.
+    /// Tells all stages that nothing will follow, and ends. What other replicas asked for and no stage has is not begun.
     ///
     /// # Errors
     /// When they cannot be told.
     pub fn close(mut self) -> Result<(), ReplicaError> {
         let engine = self.session.engine_mut();
+        engine.help_no_more();
         let busy = |own: &Leading| !own.is_busy();
         engine.drive(busy, |_| None)?;
         engine.station().close()

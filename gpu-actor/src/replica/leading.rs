@@ -4,61 +4,28 @@
 //! the last stage found out comes back as words and is gathered by turn. A job whose steps other replicas share sends
 //! each of them its run of the sequences, in micro-batches of their own.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use self::sharing::{Assisted, Guest, Shared};
+use self::helping::Guest;
+use self::passing::{Open, Rows, Share, Ticket, Under};
+use self::sharing::{Assisted, Shared};
 use super::error::{Lacking, ReplicaError};
 use super::seat::LeadSettings;
 use super::station::Station;
 use crate::artifacts::part::PartRef;
 use crate::link::word::{Attach, Pass, Planned, Source, StepGoal, Word};
-use crate::pipeline::council::Matter;
 use crate::pipeline::{MicroBatchNumber, Slot};
-use crate::stage::optim::StepNumbers;
 use crate::train::engine::{Engine, Finding, Newcomer, Turn, TurnNumber};
 use crate::train::pack;
 use crate::train::tally::Tally;
 use shared::ids::JobName;
 
+mod helping;
 mod listen;
+mod passing;
 mod queue;
 mod sharing;
 mod withdraw;
-
-/// A job in a turn.
-#[derive(Debug, Default)]
-struct Share {
-    tally: Tally,
-    /// Blocks of all its sequences, when several replicas measure them.
-    blocks: Option<u64>,
-    step: Option<Result<StepNumbers, String>>,
-}
-
-/// A turn on its way.
-#[derive(Debug, Default)]
-struct Open {
-    jobs: Vec<Slot>,
-    shares: BTreeMap<Slot, Share>,
-    /// Micro-batches whose outcome is missing.
-    unmeasured: usize,
-    /// Steps that are not closed.
-    steps: BTreeSet<Matter>,
-}
-
-/// Names a micro-batch before it has a number.
-type Ticket = u64;
-
-/// A micro-batch on its way.
-#[derive(Debug)]
-struct Under {
-    turn: Option<TurnNumber>,
-    /// The replica whose job it is, and what that calls it.
-    assists: Option<(u32, Ticket)>,
-    /// By job in it: its place, its first block, and whether its step ends.
-    jobs: Vec<(Slot, u64, bool)>,
-    /// Whether a backward pass must come back too.
-    trains: bool,
-}
 
 /// What the station told that is not about a turn.
 #[derive(Debug)]
@@ -67,6 +34,8 @@ pub(super) enum News {
     Part(JobName, u64, Result<PartRef, String>),
     /// A manifest is stored, or not.
     Sealed(JobName, u64, Result<u64, String>),
+    /// A replica will not share a job, and why.
+    NotShared(JobName, u32, String),
 }
 
 /// Where a job comes from, and who computes its steps.
@@ -101,6 +70,8 @@ pub(super) struct Leading {
     enlisted: BTreeMap<(JobName, u32), Option<Result<(), String>>>,
     /// Words of other leads that wait for a job of before to be gone.
     deferred: VecDeque<(u32, Word)>,
+    /// Nothing more is begun for other replicas.
+    leaving: bool,
     turns: BTreeMap<TurnNumber, Open>,
     turn: TurnNumber,
     /// Steps planned, by job.
@@ -130,6 +101,7 @@ impl Leading {
             assisted: BTreeMap::new(),
             enlisted: BTreeMap::new(),
             deferred: VecDeque::new(),
+            leaving: false,
             turns: BTreeMap::new(),
             turn: 0,
             steps: BTreeMap::new(),
@@ -203,7 +175,7 @@ impl Leading {
             self.listen(told)?;
             moved = true;
         }
-        self.let_guests_go()?;
+        moved |= self.let_guests_go()?;
         Ok(moved)
     }
 
@@ -223,6 +195,11 @@ impl Leading {
                 Ok(Ok(slot))
             }
         }
+    }
+
+    /// A place leads no job, but lends a text its adapter: the job may be led or shared here meanwhile.
+    pub(super) fn unname(&mut self, slot: Slot) {
+        self.names.remove(&slot);
     }
 
     /// The token that the last stage chose behind a micro-batch of this name.
@@ -286,14 +263,14 @@ impl Engine for Leading {
 
     fn detach(&mut self, slot: Slot) -> Result<(), ReplicaError> {
         let passed = move |own: &Self| {
-            let shares = |under: &Under| under.jobs.iter().any(|job| job.0 == slot);
+            let shares = |under: &Under| under.jobs.iter().any(|job| job.slot == slot);
             let steps = |open: &Open| open.steps.iter().any(|matter| matter.0 == slot);
             let helps = own.assisted.values().any(|assisted| assisted.slot == slot);
             !own.under.values().any(shares) && !own.turns.values().any(steps) && !helps
         };
         let under = move |own: &Self| {
             let mut under = own.under.iter();
-            let first = under.find(|(_, under)| under.jobs.iter().any(|job| job.0 == slot));
+            let first = under.find(|(_, under)| under.jobs.iter().any(|job| job.slot == slot));
             first.map(|(number, _)| Lacking::Outcome(*number))
         };
         self.drive(passed, under)?;

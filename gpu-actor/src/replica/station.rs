@@ -13,8 +13,7 @@ use super::seat::{Ports, Seat};
 use super::tenant::Tenant;
 use super::watch::{Deed, Span, Watch};
 use crate::artifacts::Artifacts;
-use crate::artifacts::keeper::{Done, Keeper, Task};
-use crate::artifacts::part::Part;
+use crate::artifacts::keeper::{Done, Keeper};
 use crate::batch::Batch;
 use crate::link::bell::Bell;
 use crate::link::word::{Pass, StepGoal, TextNumber, Word};
@@ -30,6 +29,7 @@ use shared::units::{Bytes, Micros};
 
 mod across;
 mod hear;
+mod keep;
 mod talk;
 mod work;
 
@@ -362,52 +362,5 @@ impl Station {
         let header = self.header(number, rows, to);
         let since = self.watch.now();
         self.outbox[to].push_back((Chunk { header, values }, since));
-    }
-
-    /// Passes on what the keeper has done.
-    fn stored(&mut self) -> Result<bool, ReplicaError> {
-        let mut moved = false;
-        while let Some(done) = self.keeper.poll() {
-            moved = true;
-            match done {
-                Done::Part { job, step, outcome } => {
-                    self.storing -= 1;
-                    self.back(Word::Part { job, step, outcome })?;
-                }
-                sealed @ Done::Manifest { .. } => self.told.push_back(Told::Sealed(sealed)),
-            }
-        }
-        Ok(moved)
-    }
-
-    /// Copies a job's state of this stage and gives it to the keeper.
-    fn store_part(&mut self, slot: Slot) {
-        let start = self.watch.now();
-        let (Some(tenant), Some(adapter)) = (self.tenants.get(&slot), self.stage.adapter(slot))
-        else {
-            return;
-        };
-        let part = Part {
-            layers: self.stage.model().span(),
-            values: adapter.values.clone(),
-            optimizer: tenant.optimizer.clone(),
-        };
-        let bytes = part.values.len() * size_of::<f32>();
-        let bytes = Bytes(bytes as u64 + part.optimizer.bytes());
-        let (job, step) = (tenant.job.clone(), part.optimizer.step);
-        let jobs = vec![(job.clone(), step)];
-        self.storing += 1;
-        self.keeper.keep(Task::Part { job, part });
-        if self.watch.is_on() {
-            let end = self.watch.now();
-            self.watch.tell(Span {
-                deed: Deed::Keep,
-                micro_batch: None,
-                jobs,
-                bytes,
-                start,
-                end,
-            });
-        }
     }
 }

@@ -91,8 +91,10 @@ impl GradientTree {
         self.nodes.entry(start).or_default().put(waiting)
     }
 
-    /// Finishes a step of so many blocks from the sums that wait; whether none was missing.
+    /// Finishes a step of so many blocks from the sums that wait; whether none was missing. A parameter that nobody has
+    /// a sum of has no gradient.
     pub(super) fn close(&mut self, blocks: u64) -> bool {
+        self.total.fill(0.0);
         for (start, mut nodes) in std::mem::take(&mut self.nodes) {
             let Some(sum) = nodes.close(blocks) else {
                 return false;
@@ -111,5 +113,24 @@ impl GradientTree {
     pub(super) fn bytes(&self) -> u64 {
         let waiting: usize = self.nodes.values().map(Nodes::bytes).sum();
         (self.total.len() * size_of::<f32>() + waiting) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_without_sums_keeps_nothing_of_the_step_before() {
+        let waiting = |value| Waiting {
+            first: 0,
+            level: 0,
+            sum: vec![value; 2],
+        };
+        let mut tree = GradientTree::new(4);
+        assert!(tree.put(0, waiting(1.0)) && tree.put(2, waiting(2.0)) && tree.close(1));
+        assert_eq!(tree.total, [1.0, 1.0, 2.0, 2.0]);
+        assert!(tree.put(2, waiting(3.0)) && tree.close(1));
+        assert_eq!(tree.total, [0.0, 0.0, 3.0, 3.0]);
     }
 }

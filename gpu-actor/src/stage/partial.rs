@@ -59,7 +59,35 @@ impl Partial {
     }
 }
 
+/// Most sums that wait of one parameter: two of each height, for fewer than 2^32 blocks.
+const MOST_SUMS: usize = 64;
+
 impl Stage {
+    /// Whether so large and so many sums can be of a job's step; to be asked before their values are taken.
+    #[must_use]
+    pub fn may_hold(&self, slot: usize, heads: &[PartialHead]) -> bool {
+        let Some(adapter) = self.adapter(slot) else {
+            return false;
+        };
+        let (layout, prefix) = (&adapter.layout, adapter.derived.prefix.len());
+        let within = |head: &PartialHead| {
+            let space = match head.of {
+                Of::Parameters => layout.len,
+                Of::Prefix => prefix,
+            };
+            let end = head.start.checked_add(head.len);
+            end.is_some_and(|end| end <= space)
+        };
+        // Keys and values of each layer have a gradient of their own.
+        let places = layout.parameters.len() + 2 * layout.layers.len();
+        let total = heads
+            .iter()
+            .fold(0usize, |sum, head| sum.saturating_add(head.len));
+        heads.len() <= MOST_SUMS * places
+            && heads.iter().all(within)
+            && total <= MOST_SUMS * (layout.len + prefix)
+    }
+
     /// Takes out what waits of a job's gradient; nothing of the step is left.
     ///
     /// # Panics

@@ -146,7 +146,7 @@ impl Stage {
             let labelled = stage.losses(batch, false, &hidden);
             let mut outcomes = stage.outcomes(batch, &labelled, &[]);
             if outcomes.iter().any(|outcome| outcome.bad.is_some()) {
-                // Once more with a tape of every layer, to tell the one.
+                // Once more with a tape, to tell the layer: of one that recomputes its input is enough.
                 let mut tape = stage.in_flight.tape();
                 stage.blocks(batch, again, false, None, Some(&mut tape));
                 outcomes = stage.outcomes(batch, &labelled, &tape);

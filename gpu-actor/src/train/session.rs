@@ -80,17 +80,8 @@ impl<E: Engine> Session<E> {
         rows: [Vec<TokenRow>; 2],
         (source, progress): (E::Source, Progress),
     ) -> Result<Result<(), String>, E::Error> {
-        if self.runs.contains_key(&name) {
-            return Ok(Err(format!("a job named {name} is already here")));
-        }
-        if rows[0].is_empty() {
-            return Ok(Err(format!("job {name}: there is no row to train on")));
-        }
-        for (rows, what) in rows.iter().zip(["row", "held-out row"]) {
-            if let Some(at) = rows.iter().position(|row| row.trained() == 0) {
-                let problem = "has no token that counts in the loss";
-                return Ok(Err(format!("job {name}: {what} {at} {problem}")));
-            }
+        if let Some(problem) = self.refuses(&name, &rows) {
+            return Ok(Err(problem));
         }
         let mut run = Run::new(name.clone(), spec, layout, rows, progress);
         let newcomer = Newcomer {
@@ -104,6 +95,23 @@ impl<E: Engine> Session<E> {
         }
         self.runs.insert(name, run);
         Ok(Ok(()))
+    }
+
+    /// What is wrong with a name and rows, before any engine is asked: a sentence.
+    #[must_use]
+    pub fn refuses(&self, name: &JobName, rows: &[Vec<TokenRow>; 2]) -> Option<String> {
+        if self.runs.contains_key(name) {
+            return Some(format!("a job named {name} is already here"));
+        }
+        if rows[0].is_empty() {
+            return Some(format!("job {name}: there is no row to train on"));
+        }
+        let mut lists = rows.iter().zip(["row", "held-out row"]);
+        lists.find_map(|(rows, what)| {
+            let at = rows.iter().position(|row| row.trained() == 0)?;
+            let problem = "has no token that counts in the loss";
+            Some(format!("job {name}: {what} {at} {problem}"))
+        })
     }
 
     /// Takes a job off the backbone; whether it was there.

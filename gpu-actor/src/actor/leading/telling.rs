@@ -30,6 +30,14 @@ impl Leading<'_> {
                 tracing::warn!(trace = self.trace(&job), %job, step, reason, "state not stored");
                 (job, None)
             }
+            ReplicaEvent::NotShared {
+                job,
+                replica,
+                reason,
+            } => {
+                tracing::warn!(trace = self.trace(&job), %job, replica, reason, "steps not shared");
+                (job, None)
+            }
             ReplicaEvent::Paused { job, step } => (job, Some(JobNotice::Paused { step })),
             ReplicaEvent::Resumed { job } => (job, Some(JobNotice::Resumed)),
             ReplicaEvent::Cancelled { job, step } => {

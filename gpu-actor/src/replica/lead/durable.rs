@@ -57,6 +57,13 @@ impl Lead {
                         self.seal(whole);
                     }
                 }
+                News::NotShared(job, replica, reason) => {
+                    self.events.push(ReplicaEvent::NotShared {
+                        job,
+                        replica,
+                        reason,
+                    });
+                }
                 News::Sealed(job, step, Ok(bytes)) => {
                     self.ledger.sealed(&job, step);
                     self.events.push(ReplicaEvent::Durable { job, step, bytes });

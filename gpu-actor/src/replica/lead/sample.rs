@@ -115,6 +115,7 @@ impl Lead {
                 return Ok(Err(SampleError::State { job, problem }));
             }
         };
+        self.session.engine_mut().unname(slot);
         let made = self.write(slot, reading, request, tell)?;
         self.session.engine_mut().detach(slot)?;
         Ok(made)

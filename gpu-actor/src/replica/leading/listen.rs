@@ -1,6 +1,6 @@
 //! What the station tells, gathered by turn.
 
-use super::{Leading, News};
+use super::{Leading, News, Rows};
 use crate::artifacts::keeper::Done;
 use crate::link::word::Word;
 use crate::pipeline::council::Matter;
@@ -69,35 +69,53 @@ impl Leading {
         number: MicroBatchNumber,
         outcomes: Vec<JobOutcome>,
     ) -> Result<(), ReplicaError> {
-        let under = self.numbers.get(&number).and_then(|t| self.under.get(t));
-        let Some(under) = under else {
+        let ticket = self.numbers.get(&number);
+        let Some(under) = ticket.and_then(|ticket| self.under.get_mut(ticket)) else {
             return Ok(());
         };
         let (turn, assists) = (under.turn, under.assists);
-        let jobs = under.jobs.clone().into_iter().zip(outcomes.clone());
+        if turn.is_none() && assists.is_none() {
+            // Rows of a text.
+            return Ok(());
+        }
+        let twice = std::mem::replace(&mut under.measured, true);
+        let jobs = under.jobs.clone();
+        let mut pairs = jobs.iter().zip(&outcomes);
+        if twice || jobs.len() != outcomes.len() || !pairs.all(|(rows, one)| rows.fits(one)) {
+            return Err(self.misfit("outcome", "it is not that of this micro-batch"));
+        }
         if self.report_found(assists, &outcomes)? {
             return Ok(());
         }
         if let Some(turn) = turn {
-            let found = jobs.map(|((slot, first_block, last), o)| (slot, first_block, last, o));
-            self.count(turn, found);
+            self.count(turn, jobs.into_iter().zip(outcomes));
         }
         Ok(())
     }
 
-    /// Counts what a micro-batch of a turn gave: of each job its first block, and whether no block follows.
+    /// A word that does not fit, at the first stage.
+    pub(super) fn misfit(&self, word: &'static str, reason: &'static str) -> ReplicaError {
+        let stage = self.station.seat().place.stage;
+        ReplicaError::Word {
+            stage,
+            word,
+            reason,
+        }
+    }
+
+    /// Counts what a micro-batch of a turn gave.
     pub(super) fn count(
         &mut self,
         turn: TurnNumber,
-        found: impl IntoIterator<Item = (Slot, u64, bool, JobOutcome)>,
+        found: impl IntoIterator<Item = (Rows, JobOutcome)>,
     ) {
         let Some(open) = self.turns.get_mut(&turn) else {
             return;
         };
         open.unmeasured -= 1;
-        for (slot, first_block, last, outcome) in found {
-            if let Some(share) = open.shares.get_mut(&slot) {
-                share.tally.add(first_block, last, outcome);
+        for (rows, outcome) in found {
+            if let Some(share) = open.shares.get_mut(&rows.slot) {
+                share.tally.add(rows.first_block, rows.last, outcome);
             }
         }
         if open.unmeasured == 0 {

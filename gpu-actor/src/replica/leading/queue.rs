@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use super::{Leading, Ticket, Under};
 use crate::batch::{Batch, JobSlice};
 use crate::link::word::{Pass, Planned, StepGoal};
-use crate::pipeline::Slot;
 use crate::replica::error::ReplicaError;
 use crate::train::engine::TurnNumber;
 
@@ -62,6 +61,7 @@ impl Leading {
             assists,
             jobs: Under::jobs_of(&batch),
             trains: pass == Pass::Train,
+            measured: false,
         };
         self.under.insert(ticket, under);
         let planned = Planned {
@@ -72,14 +72,5 @@ impl Leading {
         };
         self.queue.push_back((ticket, planned));
         ticket
-    }
-}
-
-impl Under {
-    /// By job in it: its place, its first block, and whether its step ends.
-    pub(super) fn jobs_of(batch: &Batch) -> Vec<(Slot, u64, bool)> {
-        let jobs = batch.jobs.iter();
-        jobs.map(|job| (job.slot, job.first_block, job.last))
-            .collect()
     }
 }

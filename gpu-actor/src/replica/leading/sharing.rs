@@ -1,9 +1,9 @@
-//! Jobs whose steps several replicas share: one leads them, the others compute the rows that it sends.
+//! Jobs whose steps several replicas share: one leads them, the others compute the rows that it sends (`helping`).
 //!
 //! The lead of such a job cuts each step by [`shard::cut`], and sends every other replica its run of the sequences;
 //! what these gave comes back for the loss. Gradients meet between the same stages of the replicas and take no way by here.
 
-use super::{Leading, Ticket, Under};
+use super::{Leading, News, Rows, Ticket};
 use crate::link::LinkError;
 use crate::link::word::{Assist, Attach, Pass, Shard, StepGoal, Word};
 use crate::pipeline::Slot;
@@ -23,22 +23,12 @@ pub(super) struct Shared {
     pub(super) closed: u64,
 }
 
-/// A job that another replica leads.
-#[derive(Debug)]
-pub(super) struct Guest {
-    pub(super) slot: Slot,
-    home: u32,
-    /// Steps under way.
-    open: usize,
-    dismissed: bool,
-}
-
 /// A micro-batch that another replica computes.
 #[derive(Debug)]
 pub(super) struct Assisted {
     turn: TurnNumber,
     pub(super) slot: Slot,
-    first_block: u64,
+    rows: Rows,
     replica: u32,
     /// What it gives does not count.
     idle: bool,
@@ -75,6 +65,8 @@ impl Leading {
     ) -> Result<Result<Slot, String>, ReplicaError> {
         let (slot, job) = (attach.slot, attach.job.clone());
         let others = attach.replicas[1..].to_vec();
+        let mut alone = attach.clone();
+        alone.replicas.clear();
         for &replica in &others {
             self.enlisted.insert((job.clone(), replica), None);
             self.station
@@ -85,28 +77,30 @@ impl Leading {
             closed: step,
         };
         self.shared.insert(slot, shared);
-        let mut attached = self.attach_as(attach)?;
-        let own = attached.is_ok();
+        let attached = self.attach_as(attach)?;
         self.drive(
             |this| this.enlisted.values().all(Option::is_some),
             Self::lacks_help,
         )?;
+        let mut refused = Vec::new();
         for &replica in &others {
             let answer = self.enlisted.remove(&(job.clone(), replica)).flatten();
-            if let Some(Err(problem)) = answer
-                && attached.is_ok()
-            {
-                attached = Err(format!("on replica {replica}, {problem}"));
+            if let Some(Err(reason)) = answer {
+                refused.push(News::NotShared(job.clone(), replica, reason));
             }
         }
+        if attached.is_ok() && refused.is_empty() {
+            return Ok(attached);
+        }
+        self.dismiss(slot, Some(&job))?;
         if attached.is_err() {
-            self.dismiss(slot, Some(&job))?;
-            if own {
-                self.names.remove(&slot);
-                self.station.detach(slot)?;
-            }
+            return Ok(attached);
         }
-        Ok(attached)
+        // What one of the others lacks does not keep a job from training: fewer give the same bits.
+        self.names.remove(&slot);
+        self.station.detach(slot)?;
+        self.news.extend(refused);
+        self.attach_as(alone)
     }
 
     /// A job leaves the replicas that share it.
@@ -178,7 +172,7 @@ impl Leading {
                 let assisted = Assisted {
                     turn,
                     slot,
-                    first_block: batch.jobs[0].first_block,
+                    rows: Rows::of(&batch.jobs[0]),
                     replica,
                     idle,
                 };
@@ -211,12 +205,9 @@ impl Leading {
                 Ok(())
             }
             Word::Assist(assist) => self.assist(from, *assist),
-            Word::Found { ticket, outcome } => self.found(ticket, outcome),
+            Word::Found { ticket, outcome } => self.found(from, ticket, outcome),
             Word::Dismiss { job } => {
-                let guest = self.guests.get_mut(&job);
-                if let Some(guest) = guest.filter(|guest| guest.home == from) {
-                    guest.dismissed = true;
-                }
+                self.let_go_of(from, &job);
                 Ok(())
             }
             // Nothing will follow: whoever still waits for it waits in vain.
@@ -227,148 +218,28 @@ impl Leading {
         }
     }
 
-    fn enlist(&mut self, home: u32, mut attach: Attach) -> Result<(), ReplicaError> {
-        let job = attach.job.clone();
-        if self.guests.contains_key(&job) {
-            self.deferred
-                .push_back((home, Word::Enlist(Box::new(attach))));
-            return Ok(());
-        }
-        if self.names.values().any(|own| *own == job) {
-            let outcome = Err("a job of this name is led there".into());
-            return self.station.call(home, Word::Enlisted { job, outcome });
-        }
-        let slot = self.free_slot();
-        attach.slot = slot;
-        let guest = Guest {
-            slot,
-            home,
-            open: 0,
-            dismissed: false,
-        };
-        self.guests.insert(job, guest);
-        self.steps.insert(slot, 0);
-        self.station.attach(attach)?;
-        let shared = Shared {
-            replicas: Vec::new(),
-            closed: self.station.steps(slot).unwrap_or(0),
-        };
-        self.shared.insert(slot, shared);
-        Ok(())
-    }
-
-    /// All stages here have answered on a job; whether it is led elsewhere.
-    pub(super) fn answer_home(
-        &mut self,
-        slot: Slot,
-        outcome: &Result<(), String>,
-    ) -> Result<bool, ReplicaError> {
-        let mut guests = self.guests.iter();
-        let Some((job, guest)) = guests.find(|(_, guest)| guest.slot == slot) else {
-            return Ok(false);
-        };
-        let (job, home) = (job.clone(), guest.home);
-        if outcome.is_err() {
-            self.remove_guest(&job)?;
-        }
-        let outcome = outcome.clone();
-        self.station.call(home, Word::Enlisted { job, outcome })?;
-        Ok(true)
-    }
-
-    fn assist(&mut self, home: u32, assist: Assist) -> Result<(), ReplicaError> {
-        let Assist {
-            job,
-            ticket,
-            pass,
-            mut batch,
-            goal,
-        } = assist;
-        let guest = self.guests.get_mut(&job).filter(|guest| guest.home == home);
-        let (Some(guest), [slice]) = (guest, &mut batch.jobs[..]) else {
-            return Err(ReplicaError::Word {
-                stage: self.station.seat().place.stage,
-                word: "assist",
-                reason: "no such job is shared",
-            });
-        };
-        slice.slot = guest.slot;
-        guest.open += usize::from(goal.is_some());
-        let goal = goal.map(|goal| StepGoal {
-            slot: guest.slot,
-            keep: false,
-            ..goal
-        });
-        let goals = goal.into_iter().collect();
-        self.enqueue((None, Some((home, ticket))), pass, batch, goals);
-        Ok(())
-    }
-
     /// What rows gave that another replica computed.
-    fn found(&mut self, ticket: Ticket, outcome: JobOutcome) -> Result<(), ReplicaError> {
+    fn found(
+        &mut self,
+        from: u32,
+        ticket: Ticket,
+        outcome: JobOutcome,
+    ) -> Result<(), ReplicaError> {
         let Some(assisted) = self.assisted.remove(&ticket) else {
             return Ok(());
         };
         let Assisted {
             turn,
-            slot,
-            first_block,
+            rows,
+            replica,
             idle,
             ..
         } = assisted;
-        let outcome = (!idle).then_some((slot, first_block, false, outcome));
-        self.count(turn, outcome);
+        if replica != from || !rows.fits(&outcome) {
+            return Err(self.misfit("found", "it is not that of the rows that were sent"));
+        }
+        self.count(turn, (!idle).then_some((rows, outcome)));
         Ok(())
-    }
-
-    /// Tells the replica whose rows these were what they gave; whether they were another's.
-    pub(super) fn report_found(
-        &mut self,
-        under: Option<(u32, Ticket)>,
-        outcomes: &[JobOutcome],
-    ) -> Result<bool, ReplicaError> {
-        let (Some((home, ticket)), [outcome]) = (under, outcomes) else {
-            return Ok(false);
-        };
-        let outcome = outcome.clone();
-        self.station.call(home, Word::Found { ticket, outcome })?;
-        Ok(true)
-    }
-
-    /// A shared step is closed here.
-    pub(super) fn close_shared(&mut self, slot: Slot, step: u64) {
-        if let Some(shared) = self.shared.get_mut(&slot) {
-            shared.closed = step + 1;
-        }
-        let mut guests = self.guests.values_mut();
-        if let Some(guest) = guests.find(|guest| guest.slot == slot) {
-            guest.open = guest.open.saturating_sub(1);
-        }
-    }
-
-    /// Takes jobs off whose lead dismissed them, once nothing of them is under way.
-    pub(super) fn let_guests_go(&mut self) -> Result<(), ReplicaError> {
-        let passes = |under: &Under, slot| under.jobs.iter().any(|job| job.0 == slot);
-        let gone = self.guests.iter().find(|(_, guest)| {
-            let through = guest.dismissed && guest.open == 0;
-            through && !self.under.values().any(|under| passes(under, guest.slot))
-        });
-        if let Some(job) = gone.map(|(job, _)| job.clone()) {
-            self.remove_guest(&job)?;
-            for (from, word) in std::mem::take(&mut self.deferred) {
-                self.hear_lead(from, word)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn remove_guest(&mut self, job: &JobName) -> Result<(), ReplicaError> {
-        let Some(guest) = self.guests.remove(job) else {
-            return Ok(());
-        };
-        self.shared.remove(&guest.slot);
-        self.steps.remove(&guest.slot);
-        self.station.detach(guest.slot)
     }
 
     /// The replicas that are waited for.

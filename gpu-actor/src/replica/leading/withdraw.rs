@@ -8,33 +8,28 @@ use std::collections::BTreeSet;
 
 use super::{Leading, Under};
 use crate::batch::JobSlice;
-use crate::link::word::Pass;
+use crate::link::word::{Pass, Planned};
 use crate::pipeline::council::Matter;
 
 impl Leading {
     /// Takes back the steps of which the station has no micro-batch, and returns them.
     pub(super) fn take_back(&mut self) -> BTreeSet<Matter> {
         let mut back = BTreeSet::new();
-        // Whoever reads a text waits for its place in the queue, which must stay.
-        if self
-            .queue
-            .iter()
-            .any(|(_, planned)| planned.pass != Pass::Train)
-        {
-            return back;
-        }
         // Rows of a shared step are with other replicas already.
         let own = |slot| !self.shared.contains_key(&slot);
-        for job in self
-            .queue
-            .iter()
-            .flat_map(|(_, planned)| &planned.batch.jobs)
-        {
+        let trains = |planned: &Planned| planned.pass == Pass::Train;
+        let steps = self.queue.iter().filter(|(_, planned)| trains(planned));
+        for job in steps.flat_map(|(_, planned)| &planned.batch.jobs) {
             if job.first_block == 0 && own(job.slot) {
                 back.insert((job.slot, job.step));
             }
         }
         for (ticket, mut planned) in std::mem::take(&mut self.queue) {
+            // Whoever asked for held-out rows or a text waits for their place in the queue.
+            if !trains(&planned) {
+                self.queue.push_back((ticket, planned));
+                continue;
+            }
             let gone = |job: &JobSlice| back.contains(&(job.slot, job.step));
             planned.batch = planned.batch.without(gone);
             if planned.batch.rows() > 0 {

@@ -3,44 +3,23 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use self::coming::Coming;
 use super::super::error::{Lacking, ReplicaError, Side};
-use super::super::gathering::{Contribution, Gathering, Step};
+use super::super::gathering::{Contribution, Gathering};
 use super::super::tenant::Tenant;
 use super::{Station, Told};
 use crate::link::word::{Shard, Sums, Word};
 use crate::link::{Chunk, ChunkHeader, ChunkLink, Direction, LinkError, Parcel};
+use crate::pipeline::Slot;
 use crate::pipeline::council::Matter;
 use crate::stage::partial::Partial;
 use crate::train::tally::Tally;
+use shared::ids::JobName;
+
+mod coming;
 
 /// Most values of a chunk: a MiB.
 const MOST_VALUES: usize = 1 << 18;
-
-/// Sums whose values are on their way.
-#[derive(Debug)]
-struct Coming {
-    sums: Sums,
-    values: Vec<f32>,
-}
-
-impl Coming {
-    fn wanted(&self) -> usize {
-        let lengths = self.sums.heads.iter().map(|head| head.len);
-        lengths.fold(0, usize::saturating_add)
-    }
-
-    fn contribution(self) -> (Step, Contribution) {
-        let mut values = self.values.into_iter();
-        let partials = self.sums.heads.into_iter().map(|head| Partial {
-            values: values.by_ref().take(head.len).collect(),
-            head,
-        });
-        let partials = partials.collect();
-        let losses = self.sums.losses;
-        let step = (self.sums.job, self.sums.step);
-        (step, Contribution { partials, losses })
-    }
-}
 
 /// The same stage of another replica.
 struct Peer {
@@ -92,7 +71,7 @@ impl Across {
         }
     }
 
-    pub(super) fn forget(&mut self, job: &shared::ids::JobName) {
+    pub(super) fn forget(&mut self, job: &JobName) {
         self.gathering.forget(job);
     }
 }
@@ -263,10 +242,13 @@ impl Station {
         let expected = self.across.peers.get_mut(&replica).and_then(|peer| {
             let header = header(epoch, peer.taken, chunk.values.len());
             let coming = peer.coming.front_mut()?;
-            let room = coming.wanted() - coming.values.len();
+            let room = coming.wanted() - coming.taken;
             (header == chunk.header && chunk.values.len() <= room).then(|| {
                 peer.taken += 1;
-                coming.values.extend(&chunk.values);
+                coming.taken += chunk.values.len();
+                if coming.kept {
+                    coming.values.extend(&chunk.values);
+                }
             })
         });
         let header = chunk.header;
@@ -278,11 +260,13 @@ impl Station {
         let first = self.seat.place.stage == 0;
         match word {
             Word::Sums(sums) => {
+                let kept = self.expects(replica, &sums)?;
                 if let Some(peer) = self.across.peers.get_mut(&replica) {
-                    let values = Vec::new();
                     peer.coming.push_back(Coming {
                         sums: *sums,
-                        values,
+                        taken: 0,
+                        kept,
+                        values: Vec::new(),
                     });
                 }
                 self.take_whole(replica)
@@ -310,26 +294,50 @@ impl Station {
         }
     }
 
+    /// Looks at sums before their values come; whether the job is here. Of one that is gone nothing is kept.
+    fn expects(&self, replica: u32, sums: &Sums) -> Result<bool, ReplicaError> {
+        let Some((slot, tenant)) = self.sharer(replica, &sums.job) else {
+            return Ok(false);
+        };
+        // A replica takes a step when it has the sums of all, so it can be one ahead of another and no more.
+        let taken = tenant.optimizer.step;
+        if sums.step != taken && sums.step != taken + 1 {
+            return Err(self.misfit("sums", "they are of another step"));
+        }
+        if !self.stage.may_hold(slot, &sums.heads) {
+            return Err(self.misfit("sums", "larger than the job"));
+        }
+        Ok(true)
+    }
+
+    /// The job of this name whose steps a replica shares.
+    fn sharer(&self, replica: u32, job: &JobName) -> Option<(Slot, &Tenant)> {
+        let shares = |tenant: &Tenant| tenant.job == *job && tenant.replicas.contains(&replica);
+        let mut tenants = self.tenants.iter();
+        let (slot, tenant) = tenants.find(|(_, tenant)| shares(tenant))?;
+        Some((*slot, tenant))
+    }
+
     /// Takes the sums of a peer whose values are all here.
     fn take_whole(&mut self, replica: u32) -> Result<(), ReplicaError> {
         loop {
             let Some(peer) = self.across.peers.get_mut(&replica) else {
                 return Ok(());
             };
-            let whole = |coming: &Coming| coming.values.len() == coming.wanted();
+            let whole = |coming: &Coming| coming.taken == coming.wanted();
             if !peer.coming.front().is_some_and(whole) {
                 return Ok(());
             }
             let Some(coming) = peer.coming.pop_front() else {
                 return Ok(());
             };
-            let (key, given) = coming.contribution();
-            let mut tenants = self.tenants.iter();
-            let shares =
-                |tenant: &Tenant| tenant.job == key.0 && tenant.replicas.contains(&replica);
-            let Some((&slot, _)) = tenants.find(|(_, tenant)| shares(tenant)) else {
+            let Some((slot, _)) = self
+                .sharer(replica, &coming.sums.job)
+                .filter(|_| coming.kept)
+            else {
                 continue;
             };
+            let (key, given) = coming.contribution();
             let matter = (slot, key.1);
             if !self.across.gathering.add(key, replica, given) {
                 return Err(self.misfit("sums", "they came twice"));

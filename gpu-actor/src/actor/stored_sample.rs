@@ -16,7 +16,7 @@ use crate::peft::layout::Layout;
 
 /// A sample and the state it is to be made with, or why it cannot be.
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct StoredSample {
     pub(super) order: SampleOrder,
     pub(super) state: Result<Box<StateManifest>, String>,
 }
@@ -34,12 +34,12 @@ pub(super) fn start(
     job: JobId,
     order: SampleOrder,
     search: Search,
-    found: Sender<Guest>,
+    found: Sender<StoredSample>,
     bell: Bell,
 ) {
     let look = move || search.look(job).map(Box::new);
-    let tell = move |state| Guest { order, state };
-    beside::start("guest", look, tell, found, bell);
+    let tell = move |state| StoredSample { order, state };
+    beside::start("sample", look, tell, found, bell);
 }
 
 impl Search {
