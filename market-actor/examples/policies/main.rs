@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release -p market-actor --example policies -- --traces DIR [--threads N] [--json FILE] [--scores DIR]
 //!     [--cell NAME] [--skip SLOTS] [--price start|highest|mean] [--net least|lock]
+//!     [--forecasts yes|no]
 //! ```
 //!
 //! `DIR` holds `skypilot-spot-traces` and `aws-spot-price-2015`. A market of capacity and price from two places is called
@@ -40,6 +41,8 @@ struct Options {
     /// Which price stands for a slot.
     price: PriceRule,
     net: Net,
+    /// Whether forecasters look at the markets: most of the time goes there.
+    forecasts: bool,
 }
 
 fn main() -> Result<()> {
@@ -77,6 +80,7 @@ fn options() -> Result<Options> {
         skip: 827,
         price: PriceRule::First,
         net: Net::Least,
+        forecasts: true,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -93,10 +97,12 @@ fn options() -> Result<Options> {
             "--price" if value == "start" => options.price = PriceRule::First,
             "--price" if value == "mean" => options.price = PriceRule::TimeWeighted,
             "--skip" => options.skip = value.parse()?,
+            "--forecasts" if value == "yes" => options.forecasts = true,
+            "--forecasts" if value == "no" => options.forecasts = false,
             "--net" if value == "lock" => options.net = Net::Lock,
             "--net" if value == "least" => options.net = Net::Least,
             _ => bail!(
-                "{word} {value} is unknown: --traces DIR, --threads N, --json FILE, --scores DIR, --cell NAME, --skip SLOTS, --price start|highest|mean, --net least|lock"
+                "{word} {value} is unknown: --traces DIR, --threads N, --json FILE, --scores DIR, --cell NAME, --skip SLOTS, --price start|highest|mean, --net least|lock, --forecasts yes|no"
             ),
         }
     }
@@ -107,7 +113,7 @@ fn options() -> Result<Options> {
 }
 
 /// The standard pool, and members for comparison: some see the future, some have forecasts.
-fn members() -> (Vec<Member>, Vec<Member>) {
+fn members(forecasts: bool) -> (Vec<Member>, Vec<Member>) {
     let mut others = Vec::new();
     let noise = |error| Source::Noisy { error, seed: 1 };
     for source in [Source::Perfect, noise(0.3), noise(0.5), noise(1.0)] {
@@ -131,7 +137,7 @@ fn members() -> (Vec<Member>, Vec<Member>) {
     let mut pool = vec![Member::plain(Policy::OnDemand)];
     pool.extend(standard(DAY));
     for member in choices::compared() {
-        if !pool.contains(&member) && !others.contains(&member) {
+        if forecasts && !pool.contains(&member) && !others.contains(&member) {
             others.push(member);
         }
     }
@@ -146,7 +152,7 @@ enum Done {
 
 /// A cell of the report.
 fn cell(case: &Case, options: &Options) -> Result<(Vec<Summary>, Vec<String>)> {
-    let (others, pool) = members();
+    let (others, pool) = members(options.forecasts);
     let all: Vec<Member> = pool.iter().chain(&others).copied().collect();
     let mut done = parallel(all.len() + 1, options.threads, |task| match task {
         0 => Done::Best(optima(case)),
@@ -181,7 +187,9 @@ fn cell(case: &Case, options: &Options) -> Result<(Vec<Summary>, Vec<String>)> {
         100.0 * gap(&best)
     )];
     lines.extend(choices::selections(case, &pool, &scores, &past, &best)?);
-    lines.extend(choices::forecasters(case, &all, &scores, &past, &best));
+    if options.forecasts {
+        lines.extend(choices::forecasters(case, &all, &scores, &past, &best));
+    }
     Ok((rows, lines))
 }
 

@@ -76,7 +76,9 @@ pub(crate) fn places(options: &Options) -> Result<Vec<Place>> {
             cells.any(|(curve, load)| cell_name(&place.name, curve, load).contains(only.as_str()))
         });
     }
-    think(&mut places, options.threads);
+    if options.forecasts {
+        think(&mut places, options.threads);
+    }
     Ok(places)
 }
 
