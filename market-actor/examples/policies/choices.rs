@@ -152,7 +152,7 @@ pub(crate) fn selections(
     let of = |all: &[Vec<Score>]| -> Vec<Vec<Score>> {
         kept.iter().map(|&at| all[at].clone()).collect()
     };
-    let (few_scores, few_past) = (of(&scores), of(&past));
+    let (few_scores, few_past) = (of(scores), of(past));
     for (name, members, scores, past) in [
         (
             "whole pool",
