@@ -77,9 +77,9 @@ fn main() -> Result<()> {
     let market = market();
     let regime = Regime {
         pool: market.pool.clone(),
-        supply: Supply::of(&market.slots),
+        supply: Some(Supply::of(&market.slots)),
     };
-    let selection = Selection::new(standard(48), 4.0, 1)?;
+    let selection = Selection::new(standard(48), 1.0, 1)?;
     let foresight = Autoregression { memory: 240 };
     let at = market.slots.len() - 1;
     let nothing = [0];

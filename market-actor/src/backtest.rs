@@ -3,6 +3,7 @@
 //! Everything here is a function of a [`Case`] and an index, so a shell may spread episodes over threads as it likes and put
 //! the results back in order: they are the same for any number.
 
+pub mod earning;
 pub mod learn;
 pub mod run;
 pub mod table;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::market::Market;
 use crate::policy::Safety;
 use crate::problem::Problem;
+use crate::select::pool::Library;
 
 /// One job, started at many times of one market.
 #[derive(Clone, Debug)]
@@ -20,6 +22,8 @@ pub struct Case {
     pub name: String,
     /// The market.
     pub market: Market,
+    /// What forecasters thought at its slots.
+    pub library: Library,
     /// The job.
     pub problem: Problem,
     /// Index of the first slot of each episode.

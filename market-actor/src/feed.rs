@@ -130,6 +130,23 @@ impl<T: Copy> Steps<T> {
         self.end
     }
 
+    /// The same from an instant on, which the first step then has; nothing when none of it is after that.
+    #[must_use]
+    pub fn from(&self, start: Micros) -> Option<Self> {
+        let skipped = self.changes.partition_point(|(at, _)| *at <= start);
+        if self.end <= start {
+            return None;
+        }
+        let mut changes = self.changes[skipped.saturating_sub(1)..].to_vec();
+        changes[0].0 = changes[0].0.max(start);
+        let increase = changes.windows(2).all(|two| two[0].0 < two[1].0);
+        debug_assert!(increase, "FD-1");
+        Some(Self {
+            changes,
+            end: self.end,
+        })
+    }
+
     /// The same steps, all instants moved so that the first is at `start`, with other values.
     #[must_use]
     pub(crate) fn moved<U>(&self, start: Micros, mut value: impl FnMut(T) -> U) -> Steps<U> {
@@ -178,6 +195,18 @@ mod tests {
         assert_eq!(steps.changes(), [(Micros(3), 2), (Micros(9), 7)]);
         assert_eq!((steps.start(), steps.end()), (Micros(3), Micros(9)));
         assert_eq!(Steps::<u32>::new(vec![], Micros(5)), None);
+    }
+
+    #[test]
+    fn fd_1_a_later_part_begins_where_it_is_cut() {
+        let steps = Steps::ticks([4, 5, 6], Micros(10)).unwrap();
+        let part = |at| steps.from(Micros(at)).map(|part| part.changes().to_vec());
+        let (five, six) = ((Micros(10), 5), (Micros(20), 6));
+        assert_eq!(part(0), Some(vec![(Micros(0), 4), five, six]));
+        assert_eq!(part(10), Some(vec![five, six]));
+        assert_eq!(part(13), Some(vec![(Micros(13), 5), six]));
+        assert_eq!(part(29), Some(vec![(Micros(29), 6)]));
+        assert_eq!(part(30), None);
     }
 
     #[test]

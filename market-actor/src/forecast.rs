@@ -17,6 +17,7 @@ pub mod forecaster;
 pub mod hedge;
 pub mod model;
 pub mod persistence;
+pub mod record;
 pub mod residual;
 pub mod seasonal;
 mod simplex;

@@ -170,6 +170,9 @@ impl fmt::Display for Policy {
                 if horizon.caution != 0.0 {
                     write!(f, " caution {}", horizon.caution)?;
                 }
+                if horizon.spread {
+                    write!(f, " spread")?;
+                }
                 Ok(())
             }
             Self::Expectation(expectation) => write!(f, "expectation m{}", expectation.memory),

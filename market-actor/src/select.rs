@@ -1,11 +1,15 @@
 //! Which policy to play: learned from how all of them would have done.
 //!
 //! Once a job is over, its prices and capacities are known, so every member of the pool can be replayed on them: full
-//! information. Exponentiated gradient ([`weights`]) turns the replays into chances; its regret against the best fixed
-//! member is bounded on any sequence. Weights are kept by regime: what is best in a scarce pool need not be in a plenty one.
-//! The update rule of Kong et al. (arXiv 2512.20967) could not be read; their bound, O(sqrt T), is met by this one.
+//! information. AdaHedge ([`weights`]) turns the replays into chances; its regret against the best fixed member is bounded on
+//! any sequence. Weights are kept by regime: by pool, and if asked for by supply; what is best in a scarce pool need not be in
+//! a plenty one, but each then learns from fewer jobs. The update rule of Kong et al. (arXiv 2512.20967) could not be read;
+//! their bound, O(sqrt T), is met by this one.
+//!
+//! By utility too it is settled whether a forecaster is used ([`proof`]).
 
 pub mod pool;
+pub mod proof;
 pub mod weights;
 
 use serde::{Deserialize, Serialize};
@@ -16,15 +20,15 @@ use pool::Member;
 use weights::Weights;
 
 /// The form of a stored selection.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Where weights hold.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Regime {
     /// The pool of machines.
     pub pool: Pool,
-    /// How much of it there was lately.
-    pub supply: Supply,
+    /// How much of it there was lately; nothing where weights hold for any supply.
+    pub supply: Option<Supply>,
 }
 
 /// How much spot there was lately.
@@ -44,7 +48,7 @@ pub enum Supply {
 pub struct Selection {
     version: u32,
     members: Vec<Member>,
-    boost: f64,
+    keep: f64,
     seed: u64,
     regimes: Vec<(Regime, Weights)>,
 }
@@ -76,9 +80,9 @@ pub enum SelectionError {
     /// No member.
     #[error("a selection among no policies: give at least one")]
     Empty,
-    /// A boost that is none.
-    #[error("a learning rate of {0} times the standard one: it must be above 0 and at most 64")]
-    Boost(f64),
+    /// What is kept of a round is no share.
+    #[error("{0} of a round kept after the next: it must be above 0 and at most 1")]
+    Keep(f64),
 }
 
 impl Supply {
@@ -102,16 +106,16 @@ impl Supply {
 }
 
 impl Selection {
-    /// Nothing learned yet. `boost` multiplies the standard learning rate: 1 has the best guarantee, 4 and 16 did better on
-    /// nearly every market tried (`docs/market-policies.md`).
+    /// Nothing learned yet. `keep` is what a round is worth after one more: 1 has the best guarantee, a little less follows
+    /// a market that changes (`docs/market-policies.md`).
     ///
     /// # Errors
-    /// When there is no member, or the boost is no rate.
-    pub fn new(members: Vec<Member>, boost: f64, seed: u64) -> Result<Self, SelectionError> {
+    /// When there is no member, or what is kept is no share.
+    pub fn new(members: Vec<Member>, keep: f64, seed: u64) -> Result<Self, SelectionError> {
         let fresh = Self {
             version: VERSION,
             members,
-            boost,
+            keep,
             seed,
             regimes: Vec::new(),
         };
@@ -132,7 +136,7 @@ impl Selection {
             .iter()
             .find(|(known, _)| known == regime)
             .map_or_else(
-                || Weights::new(self.members.len(), self.boost).chances(),
+                || Weights::new(self.members.len(), self.keep).chances(),
                 |(_, weights)| weights.chances(),
             )
     }
@@ -170,7 +174,7 @@ impl Selection {
         {
             Ok(at) => at,
             Err(at) => {
-                let fresh = Weights::new(self.members.len(), self.boost);
+                let fresh = Weights::new(self.members.len(), self.keep);
                 self.regimes.insert(at, (regime.clone(), fresh));
                 at
             }
@@ -188,7 +192,7 @@ impl Selection {
     /// # Errors
     /// When there is no member.
     pub fn adopt(&self, members: Vec<Member>) -> Result<Self, SelectionError> {
-        let mut next = Self::new(members, self.boost, self.seed)?;
+        let mut next = Self::new(members, self.keep, self.seed)?;
         for (regime, weights) in &self.regimes {
             let chances = weights.chances();
             let sums = weights.sums();
@@ -197,7 +201,7 @@ impl Selection {
                 let before = self.members.iter().position(|old| old == member);
                 before.map_or(mean, |at| sums[at])
             });
-            let kept = Weights::resumed(known.collect(), weights.rounds(), self.boost);
+            let kept = weights.resumed(known.collect());
             next.regimes.push((regime.clone(), kept));
         }
         Ok(next)
@@ -236,8 +240,8 @@ impl Selection {
         if self.members.is_empty() {
             return Err(SelectionError::Empty);
         }
-        if !(self.boost > 0.0 && self.boost <= 64.0) {
-            return Err(SelectionError::Boost(self.boost));
+        if !(self.keep > 0.0 && self.keep <= 1.0) {
+            return Err(SelectionError::Keep(self.keep));
         }
         for (_, weights) in &self.regimes {
             if !weights.fits(self.members.len()) {

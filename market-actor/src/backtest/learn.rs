@@ -11,6 +11,17 @@ use crate::problem::episode::Course;
 use crate::select::pool::Member;
 use crate::select::{Regime, Selection, SelectionError, Supply};
 
+/// How a selection learns.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manner {
+    /// What a round is worth after one more; 1 forgets nothing.
+    pub keep: f64,
+    /// Whether weights are kept by the supply of the last week.
+    pub by_supply: bool,
+    /// Seed of the draws.
+    pub seed: u64,
+}
+
 /// How a selection did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
@@ -29,16 +40,15 @@ pub struct Learned {
 /// Follows a selection; `scores` is by member, then by episode, `rehearsed` by member, then by rehearsal.
 ///
 /// # Errors
-/// When there is no member, or the boost is no rate.
+/// When there is no member, or what is kept is no share.
 pub fn follow(
     case: &Case,
     members: &[Member],
     scores: &[Vec<Score>],
     rehearsed: &[Vec<Score>],
-    boost: f64,
-    seed: u64,
+    manner: Manner,
 ) -> Result<Learned, SelectionError> {
-    let mut selection = Selection::new(members.to_vec(), boost, seed)?;
+    let mut selection = Selection::new(members.to_vec(), manner.keep, manner.seed)?;
     let utility = |member: usize, episode: usize| scores[member][episode].utility as f64;
     let length = case.problem.hard_deadline as usize;
     let mut expected: Vec<f64> = Vec::new();
@@ -51,6 +61,7 @@ pub fn follow(
             teach(
                 &mut selection,
                 case,
+                &regime(case, start, manner),
                 start,
                 &utilities.collect::<Vec<f64>>(),
             );
@@ -59,10 +70,11 @@ pub fn follow(
     for (episode, &start) in case.starts.iter().enumerate() {
         while taught < episode && case.starts[taught] + length <= start {
             let utilities: Vec<f64> = (0..members.len()).map(|m| utility(m, taught)).collect();
-            teach(&mut selection, case, case.starts[taught], &utilities);
+            let at = regime(case, case.starts[taught], manner);
+            teach(&mut selection, case, &at, case.starts[taught], &utilities);
             taught += 1;
         }
-        let regime = regime(case, start);
+        let regime = regime(case, start, manner);
         let chances = selection.chances(&regime);
         let mean = chances
             .iter()
@@ -97,21 +109,21 @@ pub fn follow(
 
 /// One episode is over: every member was replayed on it. The range reaches from on-demand at its dearest to the full
 /// value, so it does not depend on what was earned.
-fn teach(selection: &mut Selection, case: &Case, start: usize, utilities: &[f64]) {
+fn teach(selection: &mut Selection, case: &Case, regime: &Regime, start: usize, utilities: &[f64]) {
     let value = case.problem.value.0 as f64;
     let price = Course::plain(&case.market, start).offer(0).on_demand_price;
     let slots = case.problem.slots_flat_out(case.problem.work, 0, None);
     let machines = f64::from(case.problem.fastest(None));
     let dearest = slots.map_or(value, |slots| f64::from(slots) * machines * price);
-    selection.learn(&regime(case, start), utilities, value - dearest, value);
+    selection.learn(regime, utilities, value - dearest, value);
 }
 
-/// The regime at a start: by the supply of a week before it.
-fn regime(case: &Case, start: usize) -> Regime {
+/// The regime at a start: if asked for, by the supply of a week before it.
+fn regime(case: &Case, start: usize, manner: Manner) -> Regime {
     let week = (7 * 24 * 3_600_000_000 / case.market.slot.0.max(1)) as usize;
     let past = &case.market.slots[start.saturating_sub(week)..start.min(case.market.slots.len())];
     Regime {
         pool: case.market.pool.clone(),
-        supply: Supply::of(past),
+        supply: manner.by_supply.then(|| Supply::of(past)),
     }
 }

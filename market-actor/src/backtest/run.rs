@@ -10,13 +10,15 @@ use crate::select::pool::Member;
 #[must_use]
 pub fn episode(case: &Case, member: &Member, course: &Course<'_>) -> Outcome {
     let mut memory = Memory::default();
-    member.source.with(course.market, |foresight| {
-        play(&case.problem, course, |situation| {
-            member
-                .policy
-                .decide(situation, foresight, &mut memory, case.safety)
+    member
+        .source
+        .with(course.market, &case.library, |foresight| {
+            play(&case.problem, course, |situation| {
+                member
+                    .policy
+                    .decide(situation, foresight, &mut memory, case.safety)
+            })
         })
-    })
 }
 
 /// What a member earns in each episode of a case.

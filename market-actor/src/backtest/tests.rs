@@ -1,15 +1,18 @@
 //! Figures of a small case.
 
 use super::*;
-use crate::backtest::learn::follow;
+use crate::backtest::earning::judged;
+use crate::backtest::learn::{Manner, follow};
 use crate::backtest::run::{gap, optima, rehearsed, scores};
 use crate::backtest::table::text;
+use crate::forecast::choice::NEEDED;
 use crate::policy::Policy;
 use crate::policy::horizon::Horizon;
 use crate::problem::episode::tests::market;
 use crate::problem::tests::trial;
 use crate::problem::throughput::Throughput;
-use crate::select::pool::{Member, Source};
+use crate::select::pool::{Library, Member, Source};
+use crate::select::proof::FEWEST;
 use shared::random::{Domain, Stream};
 
 /// A pool that comes and goes, with a price that wanders.
@@ -27,6 +30,7 @@ fn case(load: f64, throughput: Throughput, step: usize) -> Case {
     Case {
         name: "wandering".into(),
         market: market(&slots, 1.0),
+        library: Library::new(),
         problem: trial(load, throughput),
         starts: (100..360).step_by(step).collect(),
         rehearsals: Vec::new(),
@@ -114,7 +118,12 @@ fn a_selection_learns_only_from_what_is_over() {
     ];
     let scores: Vec<Vec<Score>> = members.iter().map(|member| scores(&case, member)).collect();
     let none = vec![Vec::new(); 2];
-    let learned = follow(&case, &members, &scores, &none, 4.0, 1).unwrap();
+    let manner = Manner {
+        keep: 1.0,
+        by_supply: false,
+        seed: 1,
+    };
+    let learned = follow(&case, &members, &scores, &none, manner).unwrap();
     let even = (scores[0][0].utility + scores[1][0].utility) as f64 / 2.0;
     assert!((learned.expected[0] - even).abs() < 1e-3);
     assert_eq!(learned.best, 1);
@@ -126,12 +135,42 @@ fn a_selection_learns_only_from_what_is_over() {
         .iter()
         .map(|member| rehearsed(&case, member))
         .collect();
-    let ready = follow(&case, &members, &scores, &past, 4.0, 1).unwrap();
+    let ready = follow(&case, &members, &scores, &past, manner).unwrap();
     assert!(ready.expected[0] > learned.expected[0]);
     case.rehearsals = vec![99];
     let last: Vec<Vec<Score>> = past.iter().map(|scores| scores[2..].to_vec()).collect();
-    let unready = follow(&case, &members, &scores, &last, 4.0, 1).unwrap();
+    let unready = follow(&case, &members, &scores, &last, manner).unwrap();
     assert_eq!(unready.expected, learned.expected);
+}
+
+#[test]
+fn a_forecaster_is_used_only_after_it_proved_itself_by_utility() {
+    let mut case = case(0.6, concave(), 20);
+    let score = |utility: f64| Score {
+        utility: utility as i64,
+        spent: 0,
+        waste: 0,
+        missed: false,
+        reconfigurations: 0,
+    };
+    let count = case.starts.len();
+    assert!(count > FEWEST);
+    let base: Vec<Score> = (0..count).map(|at| score(at as f64 * 7.0)).collect();
+    let better: Vec<Score> = (0..count).map(|at| score(at as f64 * 7.0 + 5.0)).collect();
+    let judge = |case: &Case, past: [&[Score]; 2]| {
+        judged(case, &[&base[..], &better[..]], &past, NEEDED).used
+    };
+    // An episode lasts 36 slots and the next begins after 20: that of index e knows e - 1 of those before it.
+    let used = judge(&case, [&[], &[]]);
+    assert_eq!(used, vec![0; count], "at most {} are over", count - 2);
+    case.rehearsals = (0..FEWEST).map(|at| 4 * at).collect();
+    let past: Vec<Score> = (0..FEWEST).map(|_| score(0.0)).collect();
+    let ahead: Vec<Score> = (0..FEWEST).map(|_| score(9.0)).collect();
+    // The last rehearsals are over at slot 80, before the first start at 100.
+    let used = judge(&case, [&past, &ahead]);
+    assert_eq!(used, vec![1; count]);
+    let used = judge(&case, [&ahead, &past]);
+    assert_eq!(used[0], 0);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! | value | of a slot |
 //! | --- | --- |
 //! | capacity | the least in force at any time of the slot: machines that lived through it |
-//! | price | weighted by time, rounded to the nearest millionth; or the last in force in the slot |
+//! | price | weighted by time, rounded to the nearest millionth; or the first, last or highest in force in the slot |
 //!
 //! Slots begin where all series that the source has are known, on a multiple of the slot's length if the source has
 //! dates, and end with the first series that ends; a part of a slot at the end is dropped.
@@ -23,8 +23,12 @@ pub enum PriceRule {
     /// The mean over the slot's time: what a machine that runs through it costs.
     #[default]
     TimeWeighted,
+    /// The one in force as the slot begins: what a machine costs that is asked for then.
+    First,
     /// The last one in force.
     Last,
+    /// The highest one in force.
+    Highest,
 }
 
 /// How to cut, and what stands for what a source does not have.
@@ -167,8 +171,15 @@ fn least(parts: &[(u64, u32)]) -> u32 {
 }
 
 fn price_of(parts: &[(u64, MicroUsd)], rule: PriceRule) -> MicroUsd {
-    if rule == PriceRule::Last {
-        return parts.last().map(|(_, price)| *price).unwrap_or_default();
+    let all = || parts.iter().map(|(_, price)| *price);
+    let one = match rule {
+        PriceRule::TimeWeighted => None,
+        PriceRule::First => all().next(),
+        PriceRule::Last => all().next_back(),
+        PriceRule::Highest => all().max(),
+    };
+    if let Some(price) = one {
+        return price;
     }
     let time: u128 = parts.iter().map(|(time, _)| u128::from(*time)).sum();
     let spent: u128 = parts

@@ -74,8 +74,9 @@ pub fn choose(reports: &[Report], lags: usize) -> Option<Choice> {
     })
 }
 
-/// Diebold and Mariano's statistic, positive when the second loses less; 0 when they never differ.
-fn statistic(first: &[f64], second: &[f64], lags: usize) -> f64 {
+/// Diebold and Mariano's statistic of two series of losses, positive when the second loses less; 0 when they never differ.
+#[must_use]
+pub fn statistic(first: &[f64], second: &[f64], lags: usize) -> f64 {
     let differences: Vec<f64> = first.iter().zip(second).map(|(a, b)| a - b).collect();
     let count = differences.len() as f64;
     if differences.is_empty() {

@@ -3,11 +3,15 @@
 //! Perfect foresight and its noisy form see the market's future: only a back-test can have them. Persistence and AR(1)
 //! see the past alone and are the baselines that a forecaster must beat by utility.
 //!
+//! Every forecaster of [`crate::forecast`] becomes a foresight by [`outlook`].
+//!
 //! AR(1) on each series x (price, capacity), fitted by least squares over the last slots:
 //!
 //! ```text
 //! x_{t+h} = m + phi^h (x_t - m) + e_h,      var e_h = s^2 (1 - phi^{2h}) / (1 - phi^2)
 //! ```
+
+pub mod outlook;
 
 use serde::{Deserialize, Serialize};
 use shared::random::{Domain, Stream};

@@ -29,6 +29,10 @@ pub struct Horizon {
     pub ending: Ending,
     /// 0 plans with the mean of the forecast capacity, 1 with its low quantile.
     pub caution: f64,
+    /// Whether the capacity of a slot ahead may come out at its low quantile, its mean or its high one, with chances of
+    /// .3, .4 and .3 (Swanson's rule), slots apart from each other; otherwise at one number for sure.
+    #[serde(default)]
+    pub spread: bool,
     /// Cells of the grid over the whole work.
     pub cells: u32,
 }
@@ -51,6 +55,7 @@ impl Horizon {
             commitment: 1,
             ending: Ending::Track { rho: 0.6 },
             caution: 0.0,
+            spread: false,
             cells: 288,
         }
     }
@@ -192,9 +197,18 @@ impl Horizon {
         let (layer, done) = ending(situation, &lattice, end, &last, self.ending);
         let costs = tariffs(problem, &lattice, Some(situation.held), &offers);
         let mut layers = vec![layer];
-        for cost in costs[1..].iter().rev() {
+        for (cost, view) in costs[1..].iter().zip(&views).rev() {
             let next = &layers[layers.len() - 1];
-            layers.push(lattice.before(next, cost, done));
+            let mut layer = lattice.before(next, cost, done);
+            if self.spread {
+                let sure = std::mem::replace(&mut layer, next.zeros());
+                layer.add(0.4, &sure);
+                for caution in [1.0, -1.0] {
+                    let cost = tariff(problem, &lattice, None, &view.offer(caution));
+                    layer.add(0.3, &lattice.before(next, &cost, done));
+                }
+            }
+            layers.push(layer);
         }
         layers.push(layers[layers.len() - 1].clone());
         layers.reverse();

@@ -43,6 +43,11 @@ fn every() -> Vec<Policy> {
         }));
     }
     policies.push(Policy::Horizon(Horizon {
+        spread: true,
+        cells: 60,
+        ..Horizon::track(4)
+    }));
+    policies.push(Policy::Horizon(Horizon {
         commitment: 3,
         caution: 1.0,
         cells: 60,

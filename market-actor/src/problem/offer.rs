@@ -41,6 +41,13 @@ pub fn slot_price(hourly: MicroUsd, slot: Micros) -> MicroUsd {
     MicroUsd(u64::try_from((exact + HOUR / 2) / HOUR).unwrap_or(u64::MAX))
 }
 
+/// Price of one machine for an hour from its price for a slot, rounded to the nearest millionth of a dollar.
+#[must_use]
+pub fn hourly(of_slot: f64, slot: Micros) -> MicroUsd {
+    // Beyond the range of the integer the cast stops at its end.
+    MicroUsd((of_slot * HOUR as f64 / slot.0.max(1) as f64).round() as u64)
+}
+
 impl Held {
     /// All machines.
     #[must_use]

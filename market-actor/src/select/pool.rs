@@ -1,11 +1,16 @@
 //! The policies to choose among, and which of them need not be kept.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
+use crate::forecast::record::{Kind, Outlooks};
 use crate::market::Market;
 use crate::policy::Policy;
 use crate::policy::ending::Ending;
 use crate::policy::expectation::Expectation;
+use crate::policy::foresight::outlook::{Asking, Guess, Recorded};
 use crate::policy::foresight::{Autoregression, Foresight, Noisy, Perfect, Persistence};
 use crate::policy::horizon::Horizon;
 
@@ -29,7 +34,22 @@ pub enum Source {
         /// Slots.
         memory: u32,
     },
+    /// What a forecaster thinks.
+    Forecast {
+        /// Which.
+        forecaster: Kind,
+        /// A day in slots, 0 where there is no day to look for.
+        day: u32,
+        /// Which number stands for a distribution.
+        guess: Guess,
+    },
 }
+
+/// What forecasters thought at each slot of a market, by forecaster.
+pub type Library = BTreeMap<Kind, Arc<Outlooks>>;
+
+/// Slots ahead that a forecaster is asked for: what the longest window of the standard pool needs.
+pub const AHEAD: usize = 11;
 
 /// A policy and its foresight.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,11 +69,23 @@ impl Source {
             Self::Noisy { error, .. } => format!("noise {error}"),
             Self::Persistence => "persistence".into(),
             Self::Autoregression { .. } => "AR(1)".into(),
+            Self::Forecast {
+                forecaster, guess, ..
+            } => match guess {
+                Guess::Median => forecaster.word().into(),
+                Guess::Mean => format!("{}, means", forecaster.word()),
+            },
         }
     }
 
-    /// Runs `act` with the foresight on a market.
-    pub fn with<T>(&self, market: &Market, act: impl FnOnce(&dyn Foresight) -> T) -> T {
+    /// Runs `act` with the foresight on a market. A forecast is read from the library; one that is not there is asked
+    /// anew each slot, which says the same and takes far longer.
+    pub fn with<T>(
+        &self,
+        market: &Market,
+        library: &Library,
+        act: impl FnOnce(&dyn Foresight) -> T,
+    ) -> T {
         match *self {
             Self::Perfect => act(&Perfect { market }),
             Self::Noisy { error, seed } => {
@@ -67,6 +99,18 @@ impl Source {
             }
             Self::Persistence => act(&Persistence),
             Self::Autoregression { memory } => act(&Autoregression { memory }),
+            Self::Forecast {
+                forecaster,
+                day,
+                guess,
+            } => match library.get(&forecaster) {
+                Some(outlooks) => act(&Recorded { outlooks, guess }),
+                None => act(&Asking {
+                    forecaster: forecaster.forecast(day as usize, AHEAD).as_ref(),
+                    horizon: AHEAD,
+                    guess,
+                }),
+            },
         }
     }
 }

@@ -53,11 +53,13 @@ fn a_price_is_weighted_by_time_and_a_capacity_is_the_least() {
     );
     let market = resample(&seen, &cut(10)).unwrap();
     assert_eq!(values(&market), [(100, 4), (100, 1), (150, 2)]);
-    let last = Cut {
-        price: PriceRule::Last,
-        ..cut(10)
+    let of_third = |price| {
+        let cut = Cut { price, ..cut(10) };
+        values(&resample(&seen, &cut).unwrap())[2].0
     };
-    assert_eq!(values(&resample(&seen, &last).unwrap())[2].0, 200);
+    assert_eq!(of_third(PriceRule::First), 100);
+    assert_eq!(of_third(PriceRule::Last), 200);
+    assert_eq!(of_third(PriceRule::Highest), 200);
     assert_eq!(market.slots[0].on_demand_price, MicroUsd(1000));
 }
 
