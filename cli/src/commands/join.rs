@@ -47,7 +47,7 @@ pub(crate) fn run(args: &JoinArgs, session: &Session<'_>) -> Result<Exit, Failur
         true => Some(load::load(&file, [], &[]).or_exit(Exit::BadInput)?),
         false => None,
     };
-    let folder = file.parent().unwrap_or(Path::new(""));
+    let folder = file.parent().unwrap_or_else(|| Path::new(""));
     let directory = match &there {
         Some(loaded) => security::directory(loaded),
         None => folder.join(&shared::config::schema::SecuritySection::default().directory),

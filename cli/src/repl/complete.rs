@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(texts("events --job "), ["j12", "j3"]);
         assert_eq!(texts("drain "), ["n1"]);
         assert_eq!(texts("migrate n1 --to n"), ["n1"]);
-        assert_eq!(texts("watch -n 2 jo"), ["job", "jobs"]);
+        assert_eq!(texts("watch -n 2 jo"), ["job", "jobs", "join"]);
         assert_eq!(texts("wa"), ["watch"]);
         assert_eq!(texts("nonsense x"), [""; 0]);
         assert!(texts("").contains(&"source".to_owned()));

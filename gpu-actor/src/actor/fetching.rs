@@ -84,13 +84,9 @@ async fn attempt(
         .await
         .map_err(|error| passing(&error))?;
     let told = coordinator.request(&Request::Backbone).await;
-    let view = match told.map_err(|error| passing(&error))? {
-        Reply::Backbone(view) => view,
-        _ => {
-            return Err(Trouble::Final(
-                "the coordinator tells of no backbone".into(),
-            ));
-        }
+    let Reply::Backbone(view) = told.map_err(|error| passing(&error))? else {
+        let reason = "the coordinator tells of no backbone";
+        return Err(Trouble::Final(reason.into()));
     };
     let kept = Kept::of(&view, &settings.node, &fetch.folder);
     let whole = kept.is_whole(&view.files).await;
