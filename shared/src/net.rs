@@ -30,6 +30,8 @@ pub mod fault;
 pub mod identity;
 mod keyring;
 pub mod permit;
+mod plain_name;
+mod plain_name;
 mod private_file;
 pub mod renew;
 pub mod resume;

@@ -229,7 +229,7 @@ fn text(prompt: &[u32]) -> TextRequest<'_> {
 }
 
 #[test]
-fn a_helper_hears_orders_between_two_pieces_of_anothers_work() {
+fn a_helper_hears_orders_between_two_pieces_of_its_help() {
     let mut pair = Pair::helping("job");
     let all = [0, 1, 2, 3, 4, 5];
     for ticket in all {

@@ -56,6 +56,7 @@ fn token(cluster: &Cluster<'_>, words: &[&str]) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one journey, told in its order")]
 fn a_node_without_certificate_or_backbone_joins_fetches_and_takes_a_stage() {
     let sandbox = Sandbox::new(2);
     let alone = sandbox.alone();

@@ -15,7 +15,7 @@ use super::backoff::Backoff;
 use super::endpoint::{Endpoint, Peer};
 use super::fault::{CloseCode, NetError};
 use super::identity::Role;
-use super::resume;
+use super::plain_name;
 use super::stream::{Receiver, Stream};
 use crate::hexadecimal::lower as hex;
 use crate::units;
@@ -241,7 +241,8 @@ impl Replies {
 
     /// The bytes of a file that was just told of, into a folder.
     async fn save(&mut self, file: &FileRef, folder: &Path) -> Result<(), ClientError> {
-        let path = resume::place(file, folder)?;
+        let path = plain_name::within(&file.path, folder)
+            .ok_or_else(|| differs(file, "its name is no plain file name".into()))?;
         let beside = folder.join(format!(".{}.partial", file.path));
         let local = |what: &str, source| ClientError::Local {
             what: format!("{what} {}", path.display()),

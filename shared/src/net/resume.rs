@@ -13,6 +13,7 @@ use tokio::fs::{self, File, OpenOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::client::{Client, ClientError, differs, receive_rest};
+use super::plain_name;
 use crate::hexadecimal::lower as hex;
 use crate::units::Bytes;
 use crate::wire::request::{FileRef, Reply, Request};
@@ -97,15 +98,9 @@ pub async fn is_there(file: &FileRef, folder: &Path) -> Result<bool, ClientError
     Ok(read == file.bytes.0 && hex(&hash.finalize()) == file.sha256)
 }
 
-/// Where a file of this name goes in a folder: its name must be a plain one, and not a hidden one.
-pub(super) fn place(file: &FileRef, folder: &Path) -> Result<PathBuf, ClientError> {
-    let plain = Path::new(&file.path)
-        .file_name()
-        .is_some_and(|name| *name == *file.path);
-    if plain && !file.path.starts_with('.') {
-        return Ok(folder.join(&file.path));
-    }
-    Err(differs(file, "its name is no plain file name".into()))
+fn place(file: &FileRef, folder: &Path) -> Result<PathBuf, ClientError> {
+    plain_name::within(&file.path, folder)
+        .ok_or_else(|| differs(file, "its name is no plain file name".into()))
 }
 
 /// What an earlier try left, with its hash and size; nothing when it left too much.

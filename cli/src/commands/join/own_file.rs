@@ -68,7 +68,9 @@ pub(super) fn beside(file: &Path) -> Result<NamedTempFile, Failure> {
             format!(
                 "cannot write {} into {}; the token was not used",
                 cluster_file::NAME,
-                fs::canonicalize(folder).unwrap_or_else(|_| folder.into()).display()
+                fs::canonicalize(folder)
+                    .unwrap_or_else(|_| folder.into())
+                    .display()
             )
         })
         .or_exit(Exit::Internal)

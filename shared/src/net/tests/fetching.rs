@@ -73,7 +73,10 @@ impl Case {
 async fn rs_1_a_file_comes_whole_and_once() {
     let case = Case::new().await;
     let shelf = Arc::clone(&case.cluster.host.shelf.lock().unwrap());
-    assert_eq!(shelf.references().unwrap(), [case.file.clone()]);
+    assert_eq!(
+        shelf.references().unwrap(),
+        std::slice::from_ref(&case.file)
+    );
     case.fetch().await.unwrap();
     case.is_whole();
     case.fetch().await.unwrap();
