@@ -31,7 +31,6 @@ pub mod identity;
 mod keyring;
 pub mod permit;
 mod plain_name;
-mod plain_name;
 mod private_file;
 pub mod renew;
 pub mod resume;
