@@ -6,7 +6,7 @@
 
 use shared::units::{MicroUsd, Micros};
 
-use super::fault::{Faults, FeedError, RowFault};
+use super::fault::{Faults, FeedError};
 use super::table::{Fault, Row, count, rows};
 use super::{Observed, Steps, instant, money, stem};
 use crate::market::Pool;
@@ -26,7 +26,7 @@ pub fn parse(source_name: &str, text: &str) -> Result<Observed, FeedError> {
     let (mut prices, mut offers) = (Vec::new(), Vec::new());
     for (at, row) in rows(text).enumerate() {
         if at == 0 {
-            let found = header(&row);
+            let found = row.is_header(HEADER);
             faults.keep(row.line, found);
             continue;
         }
@@ -52,17 +52,6 @@ pub fn parse(source_name: &str, text: &str) -> Result<Observed, FeedError> {
         });
     }
     Ok(observed)
-}
-
-fn header(row: &Row<'_>) -> Result<(), Fault> {
-    if row.texts().join(",") == HEADER {
-        return Ok(());
-    }
-    let fault = RowFault::Word {
-        text: row.texts().join(","),
-        wanted: HEADER,
-    };
-    Err((1, fault))
 }
 
 fn snapshot(row: &Row<'_>) -> Result<(Micros, MicroUsd, u32), Fault> {

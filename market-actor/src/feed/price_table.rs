@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use shared::units::{MicroUsd, Micros};
 
-use super::fault::{Faults, FeedError, RowFault};
+use super::fault::{Faults, FeedError};
 use super::table::{Fault, Row, rows};
 use super::{Observed, Steps, instant, money, region_of};
 use crate::market::Pool;
@@ -27,7 +27,7 @@ pub fn parse(source_name: &str, text: &str) -> Result<Vec<Observed>, FeedError> 
     let mut prices = Prices::new();
     for (at, row) in rows(text).enumerate() {
         if at == 0 {
-            let found = header(&row);
+            let found = row.is_header(HEADER);
             faults.keep(row.line, found);
             continue;
         }
@@ -37,17 +37,6 @@ pub fn parse(source_name: &str, text: &str) -> Result<Vec<Observed>, FeedError> 
         }
     }
     finish(source_name, faults.or(prices)?)
-}
-
-fn header(row: &Row<'_>) -> Result<(), Fault> {
-    if row.texts().join(",") == HEADER {
-        return Ok(());
-    }
-    let fault = RowFault::Word {
-        text: row.texts().join(","),
-        wanted: HEADER,
-    };
-    Err((1, fault))
 }
 
 fn price(row: &Row<'_>) -> Result<(Pool, Micros, MicroUsd), Fault> {

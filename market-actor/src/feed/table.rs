@@ -44,6 +44,15 @@ fn cells(line: &str) -> Vec<(usize, &str)> {
 }
 
 impl<'a> Row<'a> {
+    /// Whether this is the first row of a format; else it says what belongs there.
+    pub(super) fn is_header(&self, wanted: &'static str) -> Result<(), Fault> {
+        let text = self.texts().join(",");
+        if text == wanted {
+            return Ok(());
+        }
+        Err((1, RowFault::Word { text, wanted }))
+    }
+
     /// All cells, if there are `N`.
     pub(super) fn all<const N: usize>(&self) -> Result<[(usize, &'a str); N], Fault> {
         let fault = RowFault::Cells {

@@ -1,7 +1,7 @@
 //! The client of a coordinator: requests and replies, files up and down.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -241,8 +241,7 @@ impl Replies {
 
     /// The bytes of a file that was just told of, into a folder.
     async fn save(&mut self, file: &FileRef, folder: &Path) -> Result<(), ClientError> {
-        let path = plain_name::within(&file.path, folder)
-            .ok_or_else(|| differs(file, "its name is no plain file name".into()))?;
+        let path = place(file, folder)?;
         let beside = folder.join(format!(".{}.partial", file.path));
         let local = |what: &str, source| ClientError::Local {
             what: format!("{what} {}", path.display()),
@@ -319,6 +318,12 @@ pub(super) async fn receive_rest(
         file,
         format!("its sha256 is {made}, not {}", file.sha256),
     ))
+}
+
+/// Where a file goes in a folder.
+pub(super) fn place(file: &FileRef, folder: &Path) -> Result<PathBuf, ClientError> {
+    plain_name::within(&file.path, folder)
+        .ok_or_else(|| differs(file, "its name is no plain file name".into()))
 }
 
 pub(super) fn differs(file: &FileRef, what: String) -> ClientError {

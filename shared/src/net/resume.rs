@@ -6,14 +6,13 @@
 //!   taken away, so that the next try begins anew.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 use tokio::fs::{self, File, OpenOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::client::{Client, ClientError, differs, receive_rest};
-use super::plain_name;
+use super::client::{Client, ClientError, differs, place, receive_rest};
 use crate::hexadecimal::lower as hex;
 use crate::units::Bytes;
 use crate::wire::request::{FileRef, Reply, Request};
@@ -96,11 +95,6 @@ pub async fn is_there(file: &FileRef, folder: &Path) -> Result<bool, ClientError
     let mut held = File::open(&place).await.map_err(unread)?;
     let (hash, read) = hashed(&mut held, file.bytes.0).await.map_err(unread)?;
     Ok(read == file.bytes.0 && hex(&hash.finalize()) == file.sha256)
-}
-
-fn place(file: &FileRef, folder: &Path) -> Result<PathBuf, ClientError> {
-    plain_name::within(&file.path, folder)
-        .ok_or_else(|| differs(file, "its name is no plain file name".into()))
 }
 
 /// What an earlier try left, with its hash and size; nothing when it left too much.
