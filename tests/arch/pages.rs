@@ -97,7 +97,11 @@ fn links_lead_somewhere() {
                 continue;
             }
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
-            let target = folder.join(file);
+            let target = if file.is_empty() {
+                root().join(page)
+            } else {
+                folder.join(file)
+            };
             let known = target.exists()
                 && (heading.is_empty() || headings(&read(&target)).contains(&heading.to_owned()));
             if !known {
