@@ -282,6 +282,7 @@ pub(crate) fn node(
         cpu: threads(node.threads, config.model.products)?,
         heartbeat: Duration::from_micros(config.coordinator.heartbeat().0),
         tokens_per_pass: usize::try_from(config.plan.tokens_per_pass).unwrap_or(usize::MAX),
+        chunk_tokens: usize::try_from(config.plan.chunk_tokens()).unwrap_or(usize::MAX),
         rounds_ahead: usize::try_from(config.plan.rounds_ahead)
             .unwrap_or(1)
             .saturating_add(1),

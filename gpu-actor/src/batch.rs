@@ -3,6 +3,9 @@
 //! A row is one token of one sequence, or one virtual token of prompt tuning. Rows of a job are contiguous; so are
 //! rows of a sequence. A sequence is cut into canonical *blocks* of at most [`BLOCK`] rows counted from its
 //! start; gradients are summed block by block in the job's own order, so neither company nor packing shows.
+//!
+//! A sequence that is longer than a pass is cut at multiples of [`BLOCK`] into *chunks*, each a batch of its own: keys
+//! and values of the rows before are carried, and chunks come back in reverse.
 
 use std::ops::Range;
 
@@ -14,6 +17,9 @@ pub const BLOCK: usize = 64;
 
 /// The token number of a row that holds virtual token `i` is `VIRTUAL | i`.
 pub const VIRTUAL: u32 = 1 << 31;
+
+/// More rows than any sequence has.
+const MOST_ROWS: usize = 1 << 32;
 
 /// The target of a row that does not count in the loss.
 pub const NO_TARGET: u32 = u32::MAX;
@@ -31,6 +37,37 @@ pub struct SequenceSlice {
     pub start: usize,
 }
 
+/// The part of a sequence that a batch has, which has nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Rows of the sequence before it.
+    pub start: usize,
+    /// Its rows.
+    pub rows: usize,
+    /// Rows of the whole sequence.
+    pub length: usize,
+}
+
+impl Chunk {
+    /// Whether a chunk of the same sequence came before.
+    #[must_use]
+    pub fn follows(self) -> bool {
+        self.start > 0
+    }
+
+    /// Whether the sequence has no rows after these.
+    #[must_use]
+    pub fn ends(self) -> bool {
+        self.end() == self.length
+    }
+
+    /// Rows of the sequence up to its last one.
+    #[must_use]
+    pub fn end(self) -> usize {
+        self.start + self.rows
+    }
+}
+
 /// One job's share of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSlice {
@@ -42,8 +79,10 @@ pub struct JobSlice {
     pub blocks: Vec<Range<usize>>,
     /// Number of the first of them within the job's optimizer step.
     pub first_block: u64,
-    /// Whether the job's optimizer step ends with this batch.
+    /// Whether the job's optimizer step has no rows behind these: its losses are complete then.
     pub last: bool,
+    /// Whether its gradient is complete once these rows came back: chunks come back in reverse.
+    pub closes: bool,
     /// Optimizer step, part of every random key.
     pub step: u64,
 }
@@ -63,6 +102,8 @@ pub struct Batch {
     pub sequences: Vec<SequenceSlice>,
     /// The jobs, in row order.
     pub jobs: Vec<JobSlice>,
+    /// Rows of the whole sequence, when this is a chunk of one.
+    pub cut: Option<usize>,
 }
 
 /// How a job's sequences enter a batch.
@@ -125,8 +166,75 @@ impl Batch {
             blocks,
             first_block: entry.first_block,
             last: entry.last,
+            closes: entry.last,
             step: entry.step,
         });
+    }
+
+    /// Cuts a batch of one sequence into chunks of at most so many rows, as even as blocks allow; if it is not longer,
+    /// it stays whole.
+    ///
+    /// # Panics
+    /// When it has more sequences than one, or `most` is less than [`BLOCK`].
+    #[must_use]
+    pub fn into_chunks(self, most: usize) -> Vec<Self> {
+        assert!(most >= BLOCK, "a chunk holds a block");
+        let ([job], [sequence]) = (&self.jobs[..], &self.sequences[..]) else {
+            panic!("only a single sequence is cut");
+        };
+        let length = self.rows();
+        if length <= most {
+            return vec![self];
+        }
+        let count = length.div_ceil(most / BLOCK * BLOCK);
+        let even = length.div_ceil(count).next_multiple_of(BLOCK);
+        let starts = (0..length).step_by(even);
+        let chunk = |start: usize| {
+            let end = (start + even).min(length);
+            let rows = 0..end - start;
+            let mut blocks = Vec::with_capacity(rows.len().div_ceil(BLOCK));
+            for at in rows.clone().step_by(BLOCK) {
+                blocks.push(at..(at + BLOCK).min(rows.end));
+            }
+            Self {
+                tokens: self.tokens[start..end].to_vec(),
+                positions: self.positions[start..end].to_vec(),
+                targets: self.targets[start..end].to_vec(),
+                coefficients: self.coefficients[start..end].to_vec(),
+                sequences: vec![SequenceSlice {
+                    rows: rows.clone(),
+                    start,
+                    ..sequence.clone()
+                }],
+                jobs: vec![JobSlice {
+                    rows,
+                    blocks,
+                    first_block: job.first_block + (start / BLOCK) as u64,
+                    last: job.last && end == length,
+                    closes: job.closes && start == 0,
+                    ..job.clone()
+                }],
+                cut: Some(length),
+            }
+        };
+        starts.map(chunk).collect()
+    }
+
+    /// The part of a sequence that this is, when it is not whole.
+    #[must_use]
+    pub fn chunk(&self) -> Option<Chunk> {
+        let (length, sequence) = (self.cut?, self.sequences.first()?);
+        Some(Chunk {
+            start: sequence.start,
+            rows: self.rows(),
+            length,
+        })
+    }
+
+    /// Whether this is a chunk behind another of the same sequence.
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        self.chunk().is_some_and(Chunk::follows)
     }
 
     fn push_sequence(&mut self, entry: JobEntry, row: &TokenRow) -> Range<usize> {
@@ -183,6 +291,7 @@ impl Batch {
             blocks: Vec::new(),
             first_block: 0,
             last: false,
+            closes: false,
             step: 0,
         });
     }
@@ -212,6 +321,7 @@ impl Batch {
                 blocks: job.blocks.iter().map(moved).collect(),
                 ..job.clone()
             });
+            left.cut = self.cut;
         }
         left
     }
@@ -255,7 +365,24 @@ impl Batch {
         if !self.jobs.iter().all(sound) {
             return Some("the blocks of a job are not its rows");
         }
+        if self.cut.is_some() && !self.chunk().is_some_and(|chunk| self.is_sound(chunk)) {
+            return Some("it is no chunk of a sequence");
+        }
         None
+    }
+
+    /// Whether it can be this chunk: cut where blocks end, of one sequence, and not all of it.
+    fn is_sound(&self, chunk: Chunk) -> bool {
+        let alone = self.jobs.len() == 1 && self.sequences.len() == 1;
+        let within = chunk.start.checked_add(chunk.rows);
+        let within = within.is_some_and(|end| end <= chunk.length);
+        let part = chunk.rows < chunk.length && chunk.length <= MOST_ROWS;
+        alone
+            && within
+            && part
+            && chunk.start.is_multiple_of(BLOCK)
+            && (chunk.rows.is_multiple_of(BLOCK) || chunk.ends())
+            && self.jobs[0].blocks.len() == chunk.rows.div_ceil(BLOCK)
     }
 
     /// Highest position plus one.

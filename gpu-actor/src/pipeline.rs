@@ -10,13 +10,17 @@
 //! | --- | --- |
 //! | PI-1 | each planned micro-batch goes forward once, and then backward once if it trains, in the plan's order |
 //! | PI-2 | held activations, and what one of them needs while it is computed, fit the budget, but a single micro-batch is always let in |
-//! | PI-3 | at most `stages - stage` micro-batches are held |
+//! | PI-3 | at most `stages - stage` micro-batches are held, chunks of one sequence counted as one |
 //! | PI-4 | a job's rows never meet weights of another step than their own |
 //! | PI-5 | a job's step is taken once, after its last backward pass and when all stages agreed |
+//! | PI-6 | chunks of one sequence are planned one behind another, come back in reverse, and none before the last went |
 //!
-//! It cannot stall: let m be the first micro-batch that is not done everywhere. All before it are done, so a stage
-//! that has not taken it holds nothing (PI-1) and lets it in (PI-2), and the steps it waits for have all their
-//! gradients. [`Pipeline::waits_for`] names what a stage lacks when a message was lost.
+//! The first chunk of a sequence is let in as a micro-batch is, and counts the bytes of all; once it is in, so are the
+//! others. A micro-batch that is whole is a sequence of one chunk; so *sequence* below is either.
+//!
+//! It cannot stall: let m be the first sequence that is not done everywhere. All before it are done, so a stage
+//! that has not taken its first chunk holds nothing (PI-1) and lets it in (PI-2), one that has lets the others in, and the
+//! steps it waits for have all their gradients. When the last chunk went, gradients come back chunk by chunk. [`Pipeline::waits_for`] names what a stage lacks when a message was lost.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -72,6 +76,17 @@ pub struct MicroBatch {
     pub trains: bool,
     /// The jobs in it.
     pub shares: Vec<Share>,
+    /// Its part of a sequence that is cut.
+    pub part: Part,
+}
+
+/// Whether a micro-batch is a chunk of a sequence, which goes right behind the chunk before and comes back before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// A chunk is before it.
+    pub follows: bool,
+    /// A chunk is behind it.
+    pub goes_on: bool,
 }
 
 /// What happened.
@@ -145,7 +160,7 @@ pub struct Pipeline {
     budget: u64,
     /// Planned, not yet forward.
     planned: VecDeque<MicroBatch>,
-    /// Forward, not yet backward, oldest first.
+    /// Forward, not yet backward, in the order of the plan; chunks of one sequence are let go from the last.
     held: VecDeque<MicroBatch>,
     activations: BTreeSet<MicroBatchNumber>,
     gradients: BTreeSet<MicroBatchNumber>,
@@ -156,6 +171,8 @@ pub struct Pipeline {
     complete: BTreeSet<(Slot, u64)>,
     working: Option<Work>,
     next: MicroBatchNumber,
+    /// Whether the last one planned is a chunk that another must follow, and of which kind.
+    open: Option<bool>,
 }
 
 impl Pipeline {
@@ -178,6 +195,7 @@ impl Pipeline {
             complete: BTreeSet::new(),
             working: None,
             next: 0,
+            open: None,
         }
     }
 
@@ -249,6 +267,11 @@ impl Pipeline {
         if micro_batch.number != self.next {
             return Err("micro-batches are planned one after another");
         }
+        let Part { follows, goes_on } = micro_batch.part;
+        if self.open != follows.then_some(micro_batch.trains) {
+            return Err("chunks of a sequence are planned one behind another");
+        }
+        self.open = goes_on.then_some(micro_batch.trains);
         self.next += 1;
         self.planned.push_back(micro_batch.clone());
         Ok(())
@@ -269,7 +292,9 @@ impl Pipeline {
             }
             Work::Backward(number) => {
                 self.gradients.remove(&number);
-                let micro_batch = self.held.pop_front().expect("it was held");
+                let at = self.held.iter().position(|m| m.number == number);
+                let micro_batch = at.and_then(|at| self.held.remove(at));
+                let micro_batch = micro_batch.expect("it was held");
                 let last = micro_batch.shares.iter().filter(|share| share.last);
                 self.complete.extend(last.map(|s| (s.slot, s.step)));
             }
@@ -285,8 +310,8 @@ impl Pipeline {
         if let Some(&(slot, step)) = self.complete.intersection(&self.agreed).next() {
             return Some(Work::Apply(slot, step));
         }
-        let oldest = self.held.front();
-        if let Some(held) = oldest.filter(|m| self.gradients.contains(&m.number)) {
+        let returns = self.returns();
+        if let Some(held) = returns.filter(|m| self.gradients.contains(&m.number)) {
             return Some(Work::Backward(held.number));
         }
         let next = self.planned.front()?;
@@ -298,13 +323,29 @@ impl Pipeline {
         self.place.stage == 0 || self.activations.contains(&micro_batch.number)
     }
 
+    /// What comes back next: of the oldest sequence the last chunk here, once all of them went.
+    fn returns(&self) -> Option<&MicroBatch> {
+        let behind = self.held.iter().skip(1);
+        let own = 1 + behind.take_while(|m| m.part.follows).count();
+        let last = self.held.get(own - 1)?;
+        // One behind it that is not held came back, or did not go yet.
+        let going = self.planned.front().map_or(self.next, |m| m.number);
+        let whole = !last.part.goes_on || last.number + 1 < going;
+        whole.then_some(last)
+    }
+
     fn has_room(&self, micro_batch: &MicroBatch) -> bool {
-        if !micro_batch.trains {
+        if !micro_batch.trains || micro_batch.part.follows {
             return true;
         }
         let held = bytes(self.held.iter().chain([micro_batch]));
         let warm_up = self.place.stages - self.place.stage;
-        self.held.is_empty() || (held <= self.budget && self.held.len() < warm_up)
+        self.held.is_empty() || (held <= self.budget && self.sequences() < warm_up)
+    }
+
+    /// Sequences held.
+    fn sequences(&self) -> usize {
+        self.held.iter().filter(|m| !m.part.follows).count()
     }
 
     fn has_weights(&self, micro_batch: &MicroBatch) -> bool {
@@ -346,7 +387,7 @@ impl Pipeline {
         if let Some(next) = forward.filter(|next| !self.has_input(next)) {
             return Lack::Activation(next.number);
         }
-        if let Some(held) = self.held.front() {
+        if let Some(held) = self.returns() {
             return Lack::Gradient(held.number);
         }
         if let Some(&(slot, step)) = self.complete.first() {
@@ -360,7 +401,7 @@ impl Pipeline {
     }
 
     fn check(&self) {
-        let held = self.held.len();
+        let held = self.sequences();
         debug_assert!(held <= 1 || self.held_bytes() <= self.budget, "PI-2");
         debug_assert!(held <= self.place.stages - self.place.stage, "PI-3");
     }

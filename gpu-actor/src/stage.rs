@@ -6,6 +6,8 @@ mod attend;
 mod block;
 mod bottleneck;
 pub mod cache;
+mod carried;
+mod chunks;
 mod dropout;
 mod embed;
 pub mod footprint;

@@ -7,6 +7,7 @@
 //! | `machine` | any instruction set and any number of threads: the same bits |
 //! | `quarantine` | a job whose numbers break stops alone |
 //! | `recompute` | layers that run forward again: the same bits, and memory known before |
+//! | `chunks` | long sequences that pass in chunks: the same bits, in bounded memory |
 //! | `head` | blocks without labels keep their place in the sums of the head |
 //! | `splits` | any split of a batch and any cut of passes: the same update |
 //! | `packing` | a sample's loss is its own, whatever lies beside it |
@@ -20,6 +21,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod chunks;
 mod churn;
 mod company;
 mod head;

@@ -18,6 +18,8 @@ pub(crate) struct Manner {
     pub(crate) cpu: Cpu,
     /// Most rows of a pass.
     pub(crate) tokens_per_pass: usize,
+    /// Rows above which a sequence is cut.
+    pub(crate) chunk_tokens: usize,
     /// Layers that run forward again.
     pub(crate) recomputed: usize,
 }
@@ -39,6 +41,7 @@ impl Manner {
         Self {
             cpu: Cpu::new(threads).unwrap(),
             tokens_per_pass,
+            chunk_tokens: tokens_per_pass,
             recomputed: 0,
         }
     }
@@ -52,6 +55,7 @@ impl Manner {
     /// A session without jobs.
     pub(crate) fn session(&self, model: &Arc<Model>) -> Session {
         let mut session = Session::new(Arc::clone(model), self.cpu.clone(), self.tokens_per_pass);
+        session.cut_above(self.chunk_tokens);
         session.stage_mut().recompute(self.recomputed);
         session
     }

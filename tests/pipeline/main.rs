@@ -5,6 +5,7 @@
 //! | `tiny`, `run` | models of several layers, and how jobs are run on one stage or more |
 //! | `methods` | every method alone and all together, on one to five stages |
 //! | `recompute` | layers that run forward again on any stage |
+//! | `chunks` | long sequences that pass in chunks |
 //! | `mixes` | random jobs, passes, budgets and credits |
 //! | `broken` | a job whose numbers break is set aside on all stages, in its last good state |
 //! | `recovery` | killed, rebuilt on other stages, halted: the same final bits |
@@ -19,6 +20,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod broken;
+mod chunks;
 mod drain;
 mod helping;
 mod methods;

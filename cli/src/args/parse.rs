@@ -1,7 +1,7 @@
 //! Words of the command line as values.
 
 use shared::ids::{EventNumber, JobId, JobName};
-use shared::job::Products;
+use shared::job::{MAX_TOKENS_PER_PASS, Products};
 use shared::wire::request::JobRef;
 
 /// A job by its id or its name; what looks like an id is one.
@@ -31,6 +31,13 @@ pub(super) fn products(word: &str) -> Result<Products, String> {
     })
 }
 
+/// Rows of a pass or a chunk.
+pub(super) fn pass_tokens(word: &str) -> Result<usize, String> {
+    let tokens = word.parse().ok();
+    let within = tokens.filter(|tokens| (1..=MAX_TOKENS_PER_PASS).contains(tokens));
+    within.ok_or_else(|| format!("{word:?} is no number from 1 to {MAX_TOKENS_PER_PASS}"))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -46,6 +53,9 @@ mod tests {
         assert_eq!(event("7"), Ok(EventNumber(7)));
         assert!(event("seven").is_err());
         assert_eq!(products("split"), Ok(Products::Split));
+        assert_eq!(pass_tokens("64"), Ok(64));
+        assert!(pass_tokens("0").is_err() && pass_tokens("-1").is_err());
+        assert!(pass_tokens("16777217").unwrap_err().contains("16777216"));
         assert!(products("f16").unwrap_err().contains("f32, split"));
     }
 }

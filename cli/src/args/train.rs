@@ -81,6 +81,9 @@ pub(crate) struct TrainArgs {
     /// Compute threads, instead of the file's [default: one per available core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
+    /// Most tokens of a chunk, into which longer samples are cut, instead of the file's [default: as tokens_per_pass]
+    #[arg(long, value_name = "N", value_parser = parse::pass_tokens)]
+    pub(crate) chunk_tokens: Option<usize>,
     /// Layers whose activations are made again and not kept, instead of the file's: none, all or a number
     #[arg(long, value_name = "LAYERS")]
     pub(crate) recompute: Option<Recompute>,

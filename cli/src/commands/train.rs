@@ -71,6 +71,7 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
         jobs.output.clone_from(folder);
     }
     let mut engine = jobs.file.engine.clone();
+    engine.chunk_tokens = args.chunk_tokens.or(engine.chunk_tokens);
     engine.recompute = args.recompute.unwrap_or(engine.recompute);
     engine.products = args.products.unwrap_or(engine.products);
     let cpu = backbone::cpu_with(args.threads.or(engine.threads), engine.products)?;
@@ -195,7 +196,7 @@ fn show_plan(
         table.text(),
         bytes(memory.total()),
         bytes(memory.backbone),
-        bytes(memory.tape + memory.buffers),
+        bytes(memory.tape + memory.carried + memory.buffers),
         bytes(memory.adapters)
     );
     if only {

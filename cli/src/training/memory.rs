@@ -1,6 +1,6 @@
 //! What a run will need of memory, before it starts, against what there is.
 
-use gpu_actor::train::memory::{self, Estimate};
+use gpu_actor::train::memory::{self, Estimate, Rows};
 use gpu_actor::train::progress;
 use shared::job::EngineSpec;
 use shared::model::ModelShape;
@@ -35,8 +35,12 @@ pub(crate) fn predict(
         .map(|job| (job.spec(), job.ready.layout.as_ref()))
         .collect();
     let longest = active().map(Prepared::longest_row).max().unwrap_or(0);
-    let rows = engine.tokens_per_pass;
-    let with = |recompute| memory::predict(shape, backbone, &pairs, rows, longest, recompute);
+    let rows = Rows {
+        pass: engine.tokens_per_pass,
+        chunk: engine.chunk_tokens(),
+        longest,
+    };
+    let with = |recompute| memory::predict(shape, backbone, &pairs, rows, recompute);
     Forecast {
         estimate: with(engine.recompute),
         recomputed: with(Recompute::All),
@@ -60,8 +64,12 @@ pub(crate) fn separate(
             .min(engine.tokens_per_pass);
         let pair = [(job.spec(), job.ready.layout.as_ref())];
         let own = if mapped { 0 } else { backbone };
-        let (longest, recompute) = (job.longest_row(), engine.recompute);
-        memory::predict(shape, own, &pair, rows, longest, recompute).total() + PROGRAM
+        let rows = Rows {
+            pass: rows,
+            chunk: engine.chunk_tokens(),
+            longest: job.longest_row(),
+        };
+        memory::predict(shape, own, &pair, rows, engine.recompute).total() + PROGRAM
     };
     let common = if mapped { backbone } else { 0 };
     common + jobs.iter().map(one).sum::<u64>()
@@ -86,7 +94,8 @@ fn judge(forecast: &Forecast, engine: &EngineSpec, available: &Available) -> Res
     if needed <= available.bytes {
         return Ok(());
     }
-    let pass = estimate.tape + estimate.buffers;
+    let of_pass = |estimate: &Estimate| estimate.tape + estimate.carried + estimate.buffers;
+    let pass = of_pass(estimate);
     let message = format!(
         "the run needs about {} (backbone {}, a pass {}, jobs {}), {} are available ({})",
         render::bytes(needed),
@@ -106,8 +115,8 @@ fn judge(forecast: &Forecast, engine: &EngineSpec, available: &Available) -> Res
         .hint(format!(
             "lower engine.tokens_per_pass (now {tokens}): it changes no result"
         ))
-        .hint("a sample longer than that gets a pass of its own: lower data.max_length");
-    let recomputed = forecast.recomputed.tape + forecast.recomputed.buffers;
+        .hint(long_samples(estimate, engine));
+    let recomputed = of_pass(&forecast.recomputed);
     Err(if recomputed < pass {
         failure.hint(format!(
             "give --recompute all, or engine.recompute = \"all\" (now {}): a pass then needs about {}, the run in \
@@ -119,6 +128,21 @@ fn judge(forecast: &Forecast, engine: &EngineSpec, available: &Available) -> Res
     } else {
         failure
     })
+}
+
+/// What helps against long samples.
+fn long_samples(estimate: &Estimate, engine: &EngineSpec) -> String {
+    let chunk = engine.chunk_tokens();
+    if estimate.carried > 0 {
+        let carried = render::bytes(estimate.carried);
+        return format!(
+            "the longest sample is cut into chunks of {chunk} tokens, which carry {carried}: lower data.max_length"
+        );
+    }
+    format!(
+        "a sample longer than a pass, up to engine.chunk_tokens (now {chunk}), gets one of its own: lower that or \
+         data.max_length"
+    )
 }
 
 #[cfg(test)]

@@ -57,6 +57,7 @@ impl Run {
     ) -> Result<Self, Failure> {
         let model = &backbone.model;
         let mut session = Session::new(model.clone(), cpu.clone(), engine.tokens_per_pass);
+        session.cut_above(engine.chunk_tokens());
         let recomputed = engine.recompute.of(model.shape.layers);
         session.stage_mut().recompute(recomputed);
         for job in jobs.iter_mut().filter(|job| !job.done) {

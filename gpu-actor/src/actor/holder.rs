@@ -203,6 +203,7 @@ impl Holder {
             let lead_settings = LeadSettings {
                 ahead: settings.rounds_ahead,
                 term: post.term.0,
+                chunk_tokens: settings.chunk_tokens,
                 ..LeadSettings::new(settings.tokens_per_pass)
             };
             let around = Surroundings {

@@ -60,6 +60,8 @@ pub struct NodeSettings {
     pub heartbeat: Duration,
     /// Most rows of a micro-batch.
     pub tokens_per_pass: usize,
+    /// Rows above which a sequence is cut, and most of a chunk.
+    pub chunk_tokens: usize,
     /// Rounds planned before the oldest is done.
     pub rounds_ahead: usize,
     /// Chunks that may be under way to a neighbour.

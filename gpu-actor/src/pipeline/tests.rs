@@ -7,6 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod chunks;
+
 /// Ticks of a forward pass, of a backward pass and of a message.
 #[derive(Clone, Copy, Debug)]
 struct Ticks {
@@ -167,6 +169,7 @@ fn micro_batches(lengths: &[(usize, usize, u64)]) -> Vec<MicroBatch> {
                 passing: 2 * bytes % 7,
                 trains: count > 0,
                 shares: vec![share],
+                part: Part::default(),
             });
         }
         steps[slot] += u64::from(count > 0);
@@ -365,6 +368,7 @@ fn a_tape_that_is_made_again_counts_once_pi_2() {
                 passing,
                 trains: true,
                 shares,
+                part: Part::default(),
             });
             pipeline.step(planned).unwrap();
         }

@@ -329,10 +329,15 @@ impl Engine for Leading {
         let (shared, alone): (Vec<_>, Vec<_>) =
             requests.partition(|request| self.shared.contains_key(&request.slot));
         let rows = alone.iter().flat_map(pack::Request::lengths).sum();
-        let passes = pack::passes(&alone, self.budget(rows), self.cut());
+        let size = pack::Size {
+            budget: self.budget(rows),
+            chunk: self.settings.chunk_tokens,
+            cut: self.cut(),
+        };
+        let passes = pack::cut_passes(&alone, size);
         let mut unmeasured = passes.len();
         for batch in passes {
-            let ends = batch.jobs.iter().filter(|job| job.last);
+            let ends = batch.jobs.iter().filter(|job| job.closes);
             let goals = ends.filter_map(|job| goals.get(&job.slot).copied());
             let goals = goals.collect();
             self.enqueue((Some(number), None), pass.clone(), batch, goals);

@@ -53,6 +53,8 @@ impl Seat {
 pub struct LeadSettings {
     /// Most rows of a micro-batch.
     pub tokens_per_pass: usize,
+    /// Sequences of more rows pass in chunks of at most so many, unless replicas share their step.
+    pub chunk_tokens: usize,
     /// Rows below which no micro-batch is cut to fill the pipeline.
     pub least_rows: usize,
     /// Rounds planned before the oldest is done.
@@ -69,6 +71,7 @@ impl LeadSettings {
     pub fn new(tokens_per_pass: usize) -> Self {
         Self {
             tokens_per_pass,
+            chunk_tokens: tokens_per_pass,
             least_rows: 64,
             ahead: 3,
             window: 4,

@@ -14,7 +14,7 @@ use super::tenant::Tenant;
 use super::watch::{Deed, Span, Watch};
 use crate::artifacts::Artifacts;
 use crate::artifacts::keeper::{Done, Keeper};
-use crate::batch::Batch;
+use crate::batch::{Batch, Chunk as Piece};
 use crate::link::bell::Bell;
 use crate::link::word::{Pass, StepGoal, TextNumber, Word};
 use crate::link::{Chunk, ChunkHeader, ChunkLink, Direction, LinkError, Parcel};
@@ -79,6 +79,8 @@ pub(super) struct Station {
     plans: BTreeMap<MicroBatchNumber, Plan>,
     inputs: BTreeMap<MicroBatchNumber, Vec<f32>>,
     gradients: BTreeMap<MicroBatchNumber, Vec<f32>>,
+    /// The last one planned, when it is a chunk that another must follow.
+    open: Option<Piece>,
     /// Steps whose last rows are planned and that are not closed here.
     goals: BTreeMap<Matter, StepGoal>,
     settled: BTreeMap<Matter, Settled>,
@@ -132,6 +134,7 @@ impl Station {
             plans: BTreeMap::new(),
             inputs: BTreeMap::new(),
             gradients: BTreeMap::new(),
+            open: None,
             goals: BTreeMap::new(),
             settled: BTreeMap::new(),
             tallies: BTreeMap::new(),

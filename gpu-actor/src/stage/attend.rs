@@ -1,15 +1,41 @@
 //! Rotary positions and attention of every sequence in the batch, with prefixes and caches.
 
+use std::ops::Range;
+
 use kernels::ops::attention::{self, Heads, Prefix, PrefixGradient, Sequence, SequenceGradient};
 use kernels::ops::{rms_norm, rope};
 use shared::model::ModelShape;
 
 use super::cache::KeyValueCache;
+use super::carried::Carried;
 use super::linear::rows_of;
 use super::pass::{Bank, Pass};
 use super::sums;
 use super::tape::{LayerTape, Work};
 use crate::batch::BLOCK;
+
+/// Where keys and values of earlier rows are.
+#[derive(Debug, Default)]
+pub(super) enum Earlier<'a> {
+    /// Nowhere: every sequence begins in the pass.
+    #[default]
+    None,
+    /// In a cache for each sequence, behind which those of the pass go.
+    Caches(&'a mut [KeyValueCache]),
+    /// With the one sequence of the pass, which is a chunk.
+    Carried(&'a mut Carried),
+}
+
+impl Earlier<'_> {
+    /// The same for one layer after another.
+    pub(super) fn again(&mut self) -> Earlier<'_> {
+        match self {
+            Self::None => Earlier::None,
+            Self::Caches(caches) => Earlier::Caches(caches),
+            Self::Carried(carried) => Earlier::Carried(carried),
+        }
+    }
+}
 
 fn heads(shape: &ModelShape) -> Heads {
     Heads {
@@ -55,50 +81,49 @@ pub(super) fn rotate_backward(pass: &Pass<'_>, layer: usize, tape: &LayerTape, w
     }
 }
 
-/// Attention of each sequence over its own tokens, its cache and its job's prefix; writes `tape.attended`.
+/// Attention of each sequence over its own tokens, what came before and its job's prefix; writes `tape.attended`.
 pub(super) fn forward(
     pass: &Pass<'_>,
     bank: &Bank,
     layer: usize,
     tape: &mut LayerTape,
-    mut caches: Option<&mut [KeyValueCache]>,
+    mut earlier: Earlier<'_>,
 ) {
     let shape = &pass.model.shape;
     let kv = shape.kv_width();
-    if let Some(caches) = caches.as_deref_mut() {
-        for (sequence, cache) in pass.batch.sequences.iter().zip(caches) {
-            cache.keys[layer].extend_from_slice(rows_of(&tape.k, &sequence.rows, kv));
-            cache.values[layer].extend_from_slice(rows_of(&tape.v, &sequence.rows, kv));
+    match &mut earlier {
+        Earlier::None => {}
+        Earlier::Caches(caches) => {
+            for (sequence, cache) in pass.batch.sequences.iter().zip(caches.iter_mut()) {
+                cache.keys[layer].extend_from_slice(rows_of(&tape.k, &sequence.rows, kv));
+                cache.values[layer].extend_from_slice(rows_of(&tape.v, &sequence.rows, kv));
+            }
         }
+        Earlier::Carried(carried) => carried.put(layer, &tape.k, &tape.v),
     }
-    let caches = caches.as_deref();
-    let sequences = sequences(pass, bank, layer, &tape.k, &tape.v, caches);
+    let sequences = sequences(pass, bank, layer, |index, rows| match &earlier {
+        Earlier::None => (rows_of(&tape.k, rows, kv), rows_of(&tape.v, rows, kv)),
+        Earlier::Caches(caches) => {
+            let cache = &caches[index];
+            (&cache.keys[layer][..], &cache.values[layer][..])
+        }
+        Earlier::Carried(carried) => carried.seen(layer),
+    });
     let (out, lse) = (&mut tape.attended, &mut tape.log_sum_exp);
     attention::forward(pass.cpu, heads(shape), &sequences, &tape.q, out, lse);
 }
 
+/// The sequences of a pass with the keys and values that each sees.
 fn sequences<'a>(
     pass: &Pass<'_>,
     bank: &'a Bank,
     layer: usize,
-    k: &'a [f32],
-    v: &'a [f32],
-    caches: Option<&'a [KeyValueCache]>,
+    seen: impl Fn(usize, &Range<usize>) -> (&'a [f32], &'a [f32]),
 ) -> Vec<Sequence<'a>> {
     let shape = &pass.model.shape;
-    let kv = shape.kv_width();
     let mut list = Vec::with_capacity(pass.batch.sequences.len());
     for (index, sequence) in pass.batch.sequences.iter().enumerate() {
-        let (keys, values) = match caches {
-            Some(caches) => (
-                &caches[index].keys[layer][..],
-                &caches[index].values[layer][..],
-            ),
-            None => (
-                rows_of(k, &sequence.rows, kv),
-                rows_of(v, &sequence.rows, kv),
-            ),
-        };
+        let (keys, values) = seen(index, &sequence.rows);
         let slot = pass.batch.jobs[sequence.job].slot;
         let prefix = bank
             .get(slot)
@@ -124,18 +149,33 @@ pub(super) fn backward(
     tape: &LayerTape,
     d_attended: &[f32],
     work: &mut Work,
+    mut carried: Option<&mut Carried>,
 ) {
     let shape = &pass.model.shape;
     let kv = shape.kv_width();
-    work.d_k.fill(0.0);
-    work.d_v.fill(0.0);
     let mut partials = prefix_partials(pass, bank, kv);
     {
-        let sequences = sequences(pass, bank, layer, &tape.k, &tape.v, None);
+        // A chunk's gradients go to all rows that it saw; else each sequence has its own.
+        let ((keys, mut d_k), (values, mut d_v)) = match carried.as_deref_mut() {
+            Some(carried) => {
+                let [keys, values] = carried.with_gradients(layer);
+                (keys, values)
+            }
+            None => {
+                work.d_k.fill(0.0);
+                work.d_v.fill(0.0);
+                let own = (&tape.k[..], &mut work.d_k[..]);
+                (own, (&tape.v[..], &mut work.d_v[..]))
+            }
+        };
+        let chunk = pass.batch.chunk();
+        let sequences = sequences(pass, bank, layer, |_, rows| match chunk {
+            Some(_) => (keys, values),
+            None => (rows_of(keys, rows, kv), rows_of(values, rows, kv)),
+        });
         let mut gradients = Vec::with_capacity(sequences.len());
-        let (mut d_k, mut d_v) = (&mut work.d_k[..], &mut work.d_v[..]);
         for (sequence, partial) in sequences.iter().zip(&mut partials) {
-            let size = sequence.rows.len() * kv;
+            let size = sequence.keys.len();
             let (dkeys, rest) = d_k.split_at_mut(size);
             d_k = rest;
             let (dvalues, rest) = d_v.split_at_mut(size);
@@ -161,6 +201,11 @@ pub(super) fn backward(
             d_attended,
             &mut work.d_q,
         );
+    }
+    if let Some(carried) = carried {
+        let (d_keys, d_values) = carried.own_gradients(layer);
+        work.d_k.copy_from_slice(d_keys);
+        work.d_v.copy_from_slice(d_values);
     }
     add_prefix_gradients(pass, bank, layer, kv, &partials);
 }
@@ -222,13 +267,13 @@ fn add_prefix_gradients(
         let (keys, values) = (blocks(|p| &p.keys), blocks(|p| &p.values));
         let keys_at = 2 * layer * size..(2 * layer + 1) * size;
         let values_at = (2 * layer + 1) * size..(2 * layer + 2) * size;
-        sums::partials(pass, job, &keys, size, gradient.slot(&keys_at, job.last));
+        sums::partials(pass, job, &keys, size, gradient.slot(&keys_at, job.closes));
         sums::partials(
             pass,
             job,
             &values,
             size,
-            gradient.slot(&values_at, job.last),
+            gradient.slot(&values_at, job.closes),
         );
     }
 }

@@ -9,9 +9,9 @@
 use kernels::ops::{elementwise, rms_norm, swiglu};
 use shared::model::Projection;
 
-use super::attend;
+use super::attend::{self, Earlier};
 use super::bottleneck::{self, Beside, Half};
-use super::cache::KeyValueCache;
+use super::carried::Carried;
 use super::linear;
 use super::linear_reverse;
 use super::pass::{Bank, Pass};
@@ -27,7 +27,7 @@ pub(super) fn forward(
     hidden: &mut [f32],
     tape: &mut LayerTape,
     work: &mut Work,
-    caches: Option<&mut [KeyValueCache]>,
+    earlier: Earlier<'_>,
 ) {
     let (shape, weights) = (&pass.model.shape, pass.weights(layer));
     let (width, eps) = (shape.hidden, shape.norm_eps as f32);
@@ -47,7 +47,7 @@ pub(super) fn forward(
     linear::forward(pass, bank, layer, &work.normed, &mut outputs, sites);
     attend::rotate_forward(pass, layer, tape);
     pass.time(Operator::Attention, || {
-        attend::forward(pass, bank, layer, tape, caches)
+        attend::forward(pass, bank, layer, tape, earlier)
     });
     let mut outputs = [(Projection::O, &mut work.sub_output)];
     linear::forward(
@@ -104,17 +104,19 @@ pub(super) fn forward(
 
 /// Turns the gradient of the block's output, in `work.d_hidden`, into that of its input, in the same place.
 ///
-/// `needed` is false when nothing below this block trains; then the last products are left out.
+/// `needed` is false when nothing below this block trains; then the last products are left out. `carried` is there when
+/// the rows are a chunk.
 pub(super) fn backward(
     pass: &Pass<'_>,
     bank: &mut Bank,
     layer: usize,
     tape: &mut LayerTape,
     work: &mut Work,
+    carried: Option<&mut Carried>,
     needed: bool,
 ) {
     feed_forward_backward(pass, bank, layer, tape, work);
-    attention_backward(pass, bank, layer, tape, work, needed);
+    attention_backward(pass, bank, layer, tape, work, carried, needed);
 }
 
 fn feed_forward_backward(
@@ -189,6 +191,7 @@ fn attention_backward(
     layer: usize,
     tape: &mut LayerTape,
     work: &mut Work,
+    carried: Option<&mut Carried>,
     needed: bool,
 ) {
     let (shape, weights) = (&pass.model.shape, pass.weights(layer));
@@ -223,7 +226,7 @@ fn attention_backward(
         &tape.sites,
     );
     pass.time(Operator::Attention, || {
-        attend::backward(pass, bank, layer, tape, &d_attended, work)
+        attend::backward(pass, bank, layer, tape, &d_attended, work, carried)
     });
     work.d_attended = d_attended;
     attend::rotate_backward(pass, layer, tape, work);

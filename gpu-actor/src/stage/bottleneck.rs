@@ -181,16 +181,16 @@ pub(super) fn backward(
             .as_mut()
             .expect("the site is this adapter's")
             .gradient;
-        let (slot, low) = (gradient.slot(&site.up, job.last), (&after[..], site.size));
+        let (slot, low) = (gradient.slot(&site.up, job.closes), (&after[..], site.size));
         sums::outer(pass, job, low, (dy, hidden), 1.0, slot);
-        let slot = gradient.slot(&site.up_bias, job.last);
+        let slot = gradient.slot(&site.up_bias, job.closes);
         sums::columns(pass, job, dy, None, hidden, slot);
         let (slot, low) = (
-            gradient.slot(&site.down, job.last),
+            gradient.slot(&site.down, job.closes),
             (&d_inner[..], site.size),
         );
         sums::outer(pass, job, low, (input, hidden), 1.0, slot);
-        let slot = gradient.slot(&site.down_bias, job.last);
+        let slot = gradient.slot(&site.down_bias, job.closes);
         sums::columns(pass, job, &d_inner, None, site.size, slot);
 
         if site.parallel {

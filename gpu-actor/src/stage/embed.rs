@@ -62,7 +62,7 @@ pub(super) fn gradients(pass: &Pass<'_>, bank: &mut Bank, d_hidden: &[f32]) {
                 }
             })
             .collect();
-        let slot = adapter.gradient.slot(&site.embeddings, job.last);
+        let slot = adapter.gradient.slot(&site.embeddings, job.closes);
         sums::partials(pass, job, &parts, size, slot);
     }
 }

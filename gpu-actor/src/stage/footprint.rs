@@ -4,17 +4,23 @@
 //! `hidden` values a row; its tape is made again in one place that all such layers and micro-batches share, since only
 //! one is computed at a time.
 //!
-//! - `FP-1` `kept` is exactly what [`super::step::Stage::held_bytes`] grows by.
-//! - `FP-2` `passing` is at least the shared tape's size while the micro-batch is computed.
+//! Of a sequence that passes in chunks the first counts for all: keys and values with their gradients, inputs on a stage
+//! behind the first, and what the head keeps if every row counts in the loss. A chunk's whole tape is made again, so it
+//! is `passing`; those behind the first keep nothing more.
+//!
+//! - `FP-1` `kept` of whole sequences is exactly what [`super::step::Stage::held_bytes`] grows by.
+//! - `FP-2` `kept` of a first chunk is at least what the same grows by until its sequence is back.
+//! - `FP-3` `passing` is at least the shared tape's size while the micro-batch is computed.
 
 use std::ops::Range;
 
 use shared::model::ModelShape;
 
+use super::carried;
 use super::loss::Labelled;
 use super::step::Stage;
 use super::tape::bytes_per_row_and_layer;
-use crate::batch::{Batch, NO_TARGET};
+use crate::batch::{Batch, Chunk, NO_TARGET};
 use crate::peft::layout::{BottleneckSite, LayerSites, Layout, LinearSite};
 
 const FLOAT: u64 = size_of::<f32>() as u64;
@@ -52,6 +58,23 @@ impl Footprint {
         sum
     }
 
+    /// What is held of each row of a sequence that passes in chunks, on so many layers; `first` and `last` say whether
+    /// the stage embeds, and whether it has the head.
+    #[must_use]
+    pub fn of_cut_row(shape: &ModelShape, layers: usize, first: bool, last: bool) -> u64 {
+        let keys = layers as u64 * carried::bytes_per_row_and_layer(shape.kv_width());
+        let input = if first {
+            0
+        } else {
+            shape.hidden as u64 * FLOAT
+        };
+        let head = match last {
+            true => Labelled::bytes_per_row(shape.hidden),
+            false => 0,
+        };
+        keys + input + head
+    }
+
     /// All of it at once.
     #[must_use]
     pub fn total(self) -> u64 {
@@ -81,11 +104,25 @@ impl Stage {
             sum.kept += own.kept;
             sum.passing += own.passing;
         }
+        if let Some(chunk) = batch.chunk() {
+            return self.of_chunk(chunk, sum);
+        }
         if self.is_last() {
             let labelled = batch.targets.iter().filter(|&&target| target != NO_TARGET);
             sum.kept += Labelled::bytes_per_row(shape.hidden) * labelled.count() as u64;
         }
         sum
+    }
+
+    /// Of a chunk whose tape has this size.
+    fn of_chunk(&self, chunk: Chunk, tape: Footprint) -> Footprint {
+        let (shape, layers) = (&self.model().shape, self.model().layers.len());
+        let row = Footprint::of_cut_row(shape, layers, self.is_first(), self.is_last());
+        let length = if chunk.follows() { 0 } else { chunk.length };
+        Footprint {
+            kept: row.saturating_mul(length as u64),
+            passing: tape.total(),
+        }
     }
 }
 

@@ -94,7 +94,7 @@ fn reverse_output(
         let (range, scale) = match &layout.layers[layer].linear[p as usize] {
             Some(LinearSite::Bias(range)) => {
                 let dy = rows_of(dy, &job.rows, out);
-                sums::columns(pass, job, dy, None, out, gradient.slot(range, job.last));
+                sums::columns(pass, job, dy, None, out, gradient.slot(range, job.closes));
                 continue;
             }
             Some(LinearSite::ScaleOutput(range)) => (range, &values[range.clone()]),
@@ -107,7 +107,7 @@ fn reverse_output(
         let dy = rows_of_mut(dy, &job.rows, out);
         let outputs = &tape.outputs[saved..saved + dy.len()];
         saved += dy.len();
-        let slot = gradient.slot(range, job.last);
+        let slot = gradient.slot(range, job.closes);
         sums::columns(pass, job, dy, Some(outputs), out, slot);
         elementwise::scale_columns(pass.cpu, dy, scale);
     }
@@ -142,7 +142,7 @@ fn reverse_input(
             .as_mut()
             .expect("only jobs with a scaled input come here");
         if let Some(LinearSite::ScaleInput(range)) = &layout.layers[layer].linear[*p as usize] {
-            let slot = gradient.slot(range, job.last);
+            let slot = gradient.slot(range, job.closes);
             sums::columns(pass, job, &d_input, Some(x), weight.cols(), slot);
             elementwise::scale_columns(pass.cpu, &mut d_input, &values[range.clone()]);
         }
@@ -201,10 +201,10 @@ fn reverse_low_rank(
             .expect("a pair has an adapter")
             .gradient;
         let left = (&d_low[low.clone()], pair.rank);
-        let slot = gradient.slot(&pair.a, pair.job.last);
+        let slot = gradient.slot(&pair.a, pair.job.closes);
         sums::outer(pass, pair.job, left, (input, width), 1.0, slot);
         let left = (&tape.low[low], pair.rank);
-        let slot = gradient.slot(&pair.b, pair.job.last);
+        let slot = gradient.slot(&pair.b, pair.job.closes);
         sums::outer(pass, pair.job, left, (dy, out), pair.scale, slot);
     }
 }
@@ -269,7 +269,7 @@ fn reverse_sparse(
             sparse::backward(pass.cpu, pattern, &values[range.clone()], dy, dx);
         }
         let (blocks, first_block) = (sums::blocks(job), job.first_block);
-        let Slot { nodes, gradient } = gradient.slot(range, job.last);
+        let Slot { nodes, gradient } = gradient.slot(range, job.closes);
         let sum = Values {
             first_block,
             blocks: &blocks,

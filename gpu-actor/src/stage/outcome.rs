@@ -131,10 +131,10 @@ impl JobOutcome {
             correct += u64::from(labelled.correct[i]);
             if !loss.is_finite() && bad.is_none() {
                 let origin = (!trail.tape.is_empty()).then(|| origin(trail, row, width));
-                let (number, start) = (own[sequence].number, own[sequence].rows.start);
+                let own = own[sequence];
                 bad = Some(BadRow {
-                    sequence: number,
-                    row: row - start,
+                    sequence: own.number,
+                    row: own.start + row - own.rows.start,
                     origin,
                 });
             }

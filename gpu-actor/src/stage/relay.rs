@@ -1,13 +1,15 @@
 //! Passes of micro-batches through a stage: forward from the stage before to the one behind, and back.
 //!
 //! Several may be under way. A stage that holds the whole model is both first and last; [`Stage::train`] then sends one
-//! micro-batch there and back.
+//! micro-batch there and back. How a sequence passes in chunks is in `stage/chunks.rs`.
 
 use std::sync::Arc;
 
 use super::adapter::Adapter;
+use super::attend::Earlier;
 use super::block;
 use super::cache::KeyValueCache;
+use super::carried::Carried;
 use super::embed;
 use super::in_flight::Kept;
 use super::loss::{self, Labelled};
@@ -31,19 +33,21 @@ impl Stage {
     /// Forward and backward of a batch: losses returned, gradients added to each job's tree.
     ///
     /// # Panics
-    /// When the stage does not hold the whole model.
+    /// When the stage does not hold the whole model, or the batch is a chunk.
     pub fn train(&mut self, batch: &Batch) -> Vec<JobOutcome> {
+        assert!(batch.cut.is_none(), "chunks are trained together");
         assert!(
             self.is_first() && self.is_last(),
             "a part of the model is trained by forward and backward passes"
         );
         self.within(|stage| {
             let mut tape = stage.in_flight.tape();
-            let hidden = stage.blocks(batch, None, true, None, Some(&mut tape));
+            let hidden = stage.blocks(batch, None, true, Earlier::None, Some(&mut tape));
             let labelled = stage.losses(batch, true, &hidden);
             let outcomes = stage.outcomes(batch, &labelled, &tape);
+            stage.note_peak(&tape, Some(&labelled), None);
             stage.seed(batch, &labelled);
-            stage.reverse(batch, &mut tape);
+            stage.reverse(batch, &mut tape, None);
             stage.in_flight.reuse(tape);
             outcomes
         })
@@ -81,9 +85,12 @@ impl Stage {
     /// # Panics
     /// When the input is missing, superfluous or of another size, or the number is under way already.
     pub fn forward(&mut self, number: u64, batch: Arc<Batch>, input: Option<Vec<f32>>) -> Passed {
+        if let Some(chunk) = batch.chunk() {
+            return self.forward_chunk((number, chunk), batch, input);
+        }
         self.within(|stage| {
             let mut tape = stage.in_flight.tape();
-            let hidden = stage.blocks(&batch, input, true, None, Some(&mut tape));
+            let hidden = stage.blocks(&batch, input, true, Earlier::None, Some(&mut tape));
             let labelled = stage.is_last().then(|| stage.losses(&batch, true, &hidden));
             let passed = match &labelled {
                 Some(labelled) => Passed::Outcomes(stage.outcomes(&batch, labelled, &tape)),
@@ -91,10 +98,12 @@ impl Stage {
             };
             let kept = Kept {
                 batch,
-                tape,
+                tape: Some(tape),
+                input: None,
                 labelled,
             };
             stage.in_flight.keep(number, kept);
+            stage.note_peak(&[], None, None);
             passed
         })
     }
@@ -110,10 +119,19 @@ impl Stage {
         let kept = self.in_flight.release(number);
         let Kept {
             batch,
-            mut tape,
+            tape,
+            input,
             labelled,
         } = kept.expect("a micro-batch goes forward before it comes back");
         self.within(|stage| {
+            let chunk = batch.chunk();
+            let mut carried = chunk.map(|chunk| stage.in_flight.carry_back(chunk));
+            let mut tape = match (tape, &mut carried) {
+                (Some(tape), _) => tape,
+                (None, Some(carried)) => stage.again(&batch, input, carried),
+                (None, None) => unreachable!("only a chunk runs forward again"),
+            };
+            stage.note_peak(&tape, labelled.as_ref(), carried.as_ref());
             stage.work.resize(batch.rows(), &stage.model.shape);
             match (labelled, d_output) {
                 (Some(labelled), None) => stage.seed(&batch, &labelled),
@@ -124,8 +142,11 @@ impl Stage {
                 }
                 _ => panic!("the last stage, and only it, computes its own gradient"),
             }
-            stage.reverse(&batch, &mut tape);
+            stage.reverse(&batch, &mut tape, carried.as_mut());
             stage.in_flight.reuse(tape);
+            if let (Some(carried), Some(chunk)) = (carried, chunk) {
+                stage.in_flight.put_back(carried, chunk);
+            }
             (!stage.is_first()).then(|| std::mem::take(&mut stage.work.d_hidden))
         })
     }
@@ -138,22 +159,42 @@ impl Stage {
     /// When the input is missing, superfluous or of another size.
     pub fn measure_rows(&mut self, batch: &Batch, input: Option<Vec<f32>>) -> Passed {
         self.within(|stage| {
+            let chunk = batch.chunk();
+            let mut carried = chunk.map(|chunk| stage.in_flight.carry(chunk, &stage.model, false));
+            let mut earlier = carried.as_mut().map_or(Earlier::None, Earlier::Carried);
             let again = input.clone().filter(|_| stage.is_last());
-            let hidden = stage.blocks(batch, input, false, None, None);
-            if !stage.is_last() {
-                return Passed::Hidden(hidden);
+            let hidden = stage.blocks(batch, input, false, earlier.again(), None);
+            let passed = if stage.is_last() {
+                let labelled = stage.losses(batch, false, &hidden);
+                Passed::Outcomes(stage.traced(batch, again, &labelled, (false, earlier)))
+            } else {
+                Passed::Hidden(hidden)
+            };
+            if let (Some(carried), Some(chunk)) = (carried, chunk) {
+                stage.in_flight.put_down(carried, chunk, false);
             }
-            let labelled = stage.losses(batch, false, &hidden);
-            let mut outcomes = stage.outcomes(batch, &labelled, &[]);
-            if outcomes.iter().any(|outcome| outcome.bad.is_some()) {
-                // Once more with a tape, to tell the layer: of one that recomputes its input is enough.
-                let mut tape = stage.in_flight.tape();
-                stage.blocks(batch, again, false, None, Some(&mut tape));
-                outcomes = stage.outcomes(batch, &labelled, &tape);
-                stage.in_flight.reuse(tape);
-            }
-            Passed::Outcomes(outcomes)
+            passed
         })
+    }
+
+    /// What a pass without a tape found out. When a row broke, it runs once more with one, to tell the layer: of a layer
+    /// that recomputes the input is enough.
+    pub(super) fn traced(
+        &mut self,
+        batch: &Batch,
+        input: Option<Vec<f32>>,
+        labelled: &Labelled,
+        (training, earlier): (bool, Earlier<'_>),
+    ) -> Vec<JobOutcome> {
+        let outcomes = self.outcomes(batch, labelled, &[]);
+        if outcomes.iter().all(|outcome| outcome.bad.is_none()) {
+            return outcomes;
+        }
+        let mut tape = self.in_flight.tape();
+        self.blocks(batch, input, training, earlier, Some(&mut tape));
+        let outcomes = self.outcomes(batch, labelled, &tape);
+        self.in_flight.reuse(tape);
+        outcomes
     }
 
     /// Sends rows of texts through forward only: on the last stage the logits `(wanted, vocab)` of chosen rows, else
@@ -169,7 +210,8 @@ impl Stage {
         caches: Option<&mut [KeyValueCache]>,
     ) -> Vec<f32> {
         self.within(|stage| {
-            let hidden = stage.blocks(batch, input, false, caches, None);
+            let earlier = caches.map_or(Earlier::None, Earlier::Caches);
+            let hidden = stage.blocks(batch, input, false, earlier, None);
             if !stage.is_last() {
                 return hidden;
             }
@@ -206,7 +248,7 @@ impl Stage {
         batch: &Batch,
         input: Option<Vec<f32>>,
         training: bool,
-        mut caches: Option<&mut [KeyValueCache]>,
+        mut earlier: Earlier<'_>,
         mut tape: Option<&mut [LayerTape]>,
     ) -> Vec<f32> {
         let recomputed = self.recomputed;
@@ -230,9 +272,9 @@ impl Stage {
             let stays = whole.is_some();
             let written = whole.unwrap_or(&mut passing);
             written.resize(batch.rows(), &pass.model.shape);
-            let caches = caches.as_deref_mut();
+            let earlier = earlier.again();
             pass.time(Operator::Elementwise, || {
-                block::forward(&pass, bank, layer, &mut hidden, written, work, caches)
+                block::forward(&pass, bank, layer, &mut hidden, written, work, earlier)
             });
             if let Some(own) = own.filter(|_| !stays) {
                 // The input stays, all else is made again.
@@ -261,7 +303,12 @@ impl Stage {
 
     /// Turns the gradient of the last block's output, in `work.d_hidden`, into that of the first one's input, if
     /// anything below needs it, and closes the gradients of jobs whose step ends here.
-    fn reverse(&mut self, batch: &Batch, tape: &mut [LayerTape]) {
+    fn reverse(
+        &mut self,
+        batch: &Batch,
+        tape: &mut [LayerTape],
+        mut carried: Option<&mut Carried>,
+    ) {
         let (first, recomputed) = (self.is_first(), self.recomputed);
         let (pass, bank, work) = self.parts(batch, true);
         let span = pass.model.span();
@@ -283,17 +330,20 @@ impl Stage {
                     // The same input, adapters and masks as before, so the same bits.
                     passing.resize(batch.rows(), &pass.model.shape);
                     let input = &mut tape.residual;
-                    block::forward(&anew, bank, layer, input, &mut passing, work, None);
+                    let earlier = carried.as_deref_mut();
+                    let earlier = earlier.map_or(Earlier::None, Earlier::Carried);
+                    block::forward(&anew, bank, layer, input, &mut passing, work, earlier);
                     tape = &mut passing;
                 }
-                block::backward(&pass, bank, layer, tape, work, needed);
+                let carried = carried.as_deref_mut();
+                block::backward(&pass, bank, layer, tape, work, carried, needed);
             });
         }
         work.passing = passing;
         if prompted {
             embed::gradients(&pass, bank, &work.d_hidden);
         }
-        for job in batch.jobs.iter().filter(|job| job.last) {
+        for job in batch.jobs.iter().filter(|job| job.closes) {
             if let Some(adapter) = bank[job.slot].as_mut() {
                 let shape = &pass.model.shape;
                 pass.time(Operator::GradientSums, || adapter.close_gradient(shape));

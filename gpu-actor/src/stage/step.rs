@@ -25,6 +25,8 @@ pub struct Stage {
     pub(super) meter: Meter,
     /// Layers, from the first held, whose tape is made again and not kept.
     pub(super) recomputed: usize,
+    /// Most bytes of activations at once since they were last asked for.
+    pub(super) peak: u64,
 }
 
 impl Stage {
@@ -42,6 +44,7 @@ impl Stage {
             work: Work::default(),
             meter: Meter::default(),
             recomputed: 0,
+            peak: 0,
         }
     }
 

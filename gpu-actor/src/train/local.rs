@@ -8,7 +8,9 @@ use kernels::cpu::Cpu;
 
 use super::engine::{Engine, Finding, Newcomer, Turn, TurnNumber};
 use super::job_state::JobState;
+use super::pack::{Cut, Size};
 use super::tally::tally;
+use crate::batch::Batch;
 use crate::model::Model;
 use crate::pipeline::Slot;
 use crate::stage::adapter::Adapter;
@@ -25,7 +27,7 @@ struct Tenant {
 #[derive(Debug)]
 pub struct Local {
     pub(super) stage: Stage,
-    tokens_per_pass: usize,
+    size: Size,
     tenants: BTreeMap<Slot, Tenant>,
     taken: TurnNumber,
     found: BTreeMap<TurnNumber, Vec<Finding>>,
@@ -33,13 +35,23 @@ pub struct Local {
 
 impl Local {
     pub(super) fn new(model: Arc<Model>, cpu: Cpu, tokens_per_pass: usize) -> Self {
+        let size = Size {
+            budget: tokens_per_pass,
+            chunk: tokens_per_pass,
+            cut: Cut::Anywhere,
+        };
         Self {
             stage: Stage::new(model, cpu),
-            tokens_per_pass,
+            size,
             tenants: BTreeMap::new(),
             taken: 0,
             found: BTreeMap::new(),
         }
+    }
+
+    /// Sets the rows above which a sequence is cut, and of a chunk.
+    pub(super) fn cut_above(&mut self, chunk: usize) {
+        self.size.chunk = chunk;
     }
 
     /// Values and optimizer state of a job.
@@ -49,8 +61,8 @@ impl Local {
     }
 
     fn train(&mut self, turn: &Turn<'_>) -> Vec<Finding> {
-        let (requests, budget) = (&turn.requests, self.tokens_per_pass);
-        let mut tallies = tally(&mut self.stage, requests, budget, Stage::train);
+        let (requests, size) = (&turn.requests, self.size);
+        let mut tallies = tally(&mut self.stage, requests, size, Stage::train_chunks);
         let mut found = Vec::with_capacity(requests.len());
         for (request, goal) in requests.iter().zip(&turn.goals) {
             let slot = request.slot;
@@ -72,8 +84,12 @@ impl Local {
     }
 
     fn evaluate(&mut self, turn: &Turn<'_>) -> Vec<Finding> {
-        let (requests, budget) = (&turn.requests, self.tokens_per_pass);
-        let mut tallies = tally(&mut self.stage, requests, budget, Stage::evaluate);
+        let (requests, size) = (&turn.requests, self.size);
+        let evaluate = |stage: &mut Stage, chain: &[Batch]| {
+            let passes = chain.iter();
+            passes.map(|batch| stage.evaluate(batch)).collect()
+        };
+        let mut tallies = tally(&mut self.stage, requests, size, evaluate);
         let found = requests.iter().filter_map(|request| {
             let (slot, step) = (request.slot, None);
             let tally = tallies.remove(&slot)?;

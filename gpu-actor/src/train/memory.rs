@@ -5,6 +5,7 @@ use shared::job::{JobSpec, OptimizerKind};
 use shared::model::ModelShape;
 use shared::recompute::Recompute;
 
+use crate::batch::BLOCK;
 use crate::peft::layout::Layout;
 use crate::stage::footprint::Footprint;
 
@@ -15,6 +16,8 @@ pub struct Estimate {
     pub backbone: u64,
     /// What backward keeps of forward, for one pass, with the tape of one layer that is made again.
     pub tape: u64,
+    /// What chunks of the longest sequence hand each other, if it is cut: keys and values, and their gradients.
+    pub carried: u64,
     /// Buffers of one block, of the head and of gradients under way.
     pub buffers: u64,
     /// Values, gradients and moments of all jobs.
@@ -25,23 +28,49 @@ impl Estimate {
     /// All together.
     #[must_use]
     pub fn total(&self) -> u64 {
-        let parts = [self.tape, self.buffers, self.adapters];
+        let parts = [self.tape, self.carried, self.buffers, self.adapters];
         parts.into_iter().fold(self.backbone, u64::saturating_add)
     }
 }
 
-/// Predicts the peak for these jobs. `longest_row` may exceed `tokens_per_pass`: such a row gets a pass of its own.
-/// Layers that recompute keep less.
+/// Rows of passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// Most of a pass of whole sequences.
+    pub pass: usize,
+    /// Most of a chunk: longer sequences are cut.
+    pub chunk: usize,
+    /// Of the longest sequence. Longer than a pass and not cut, it gets a pass of its own.
+    pub longest: usize,
+}
+
+impl Rows {
+    /// Of the largest pass.
+    fn most(self) -> usize {
+        let chunk = self.chunk.max(BLOCK).checked_next_multiple_of(BLOCK);
+        self.pass.max(self.longest.min(chunk.unwrap_or(usize::MAX)))
+    }
+
+    /// Of the longest sequence, if it is cut.
+    fn cut(self) -> usize {
+        if self.longest > self.chunk.max(BLOCK) {
+            self.longest
+        } else {
+            0
+        }
+    }
+}
+
+/// Predicts the peak for these jobs on one stage. Layers that recompute keep less.
 #[must_use]
 pub fn predict(
     shape: &ModelShape,
     backbone: u64,
     jobs: &[(&JobSpec, &Layout)],
-    tokens_per_pass: usize,
-    longest_row: usize,
+    sizes: Rows,
     recompute: Recompute,
 ) -> Estimate {
-    let rows = tokens_per_pass.max(longest_row) as u64;
+    let rows = sizes.most() as u64;
     let float = size_of::<f32>() as u64;
     let row = |adapter: Option<&Layout>| {
         let recomputed = recompute.of(shape.layers);
@@ -58,6 +87,8 @@ pub fn predict(
     Estimate {
         backbone,
         tape: rows.saturating_mul(row),
+        carried: Footprint::of_cut_row(shape, shape.layers, true, true)
+            .saturating_mul(sizes.cut() as u64),
         buffers: rows
             .saturating_mul(width as u64 * float)
             .saturating_add(2 * largest * float),

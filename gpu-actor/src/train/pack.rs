@@ -4,6 +4,9 @@
 //! exceed the budget (a longer sequence gets a pass of its own). So at most one job is ever open between passes,
 //! and a job's blocks arrive in its own order. Where passes are cut changes no result.
 //!
+//! A sequence of more rows than a chunk may have goes in several passes of its own, one behind another, with keys and
+//! values carried (`stage/chunks.rs`).
+//!
 //! One device runs fastest on full passes. In a pipeline a pass waits for the steps of all jobs in it, so a job that
 //! is spread over more passes than it needs makes its neighbours wait: there a job begins a pass of its own unless all
 //! of it fits behind the ones before ([`Cut::BetweenJobs`]).
@@ -12,7 +15,7 @@ use std::ops::Range;
 
 use data::rows::TokenRow;
 
-use crate::batch::{Batch, JobEntry, block_count};
+use crate::batch::{BLOCK, Batch, JobEntry, block_count};
 
 /// One job's sequences to be passed, in the order of its step.
 #[derive(Clone, Debug)]
@@ -44,6 +47,11 @@ impl Request<'_> {
             .sum()
     }
 
+    /// Rows of one of its sequences.
+    fn length(&self, at: usize) -> usize {
+        self.rows[at].ids.len() + self.prompt_tokens
+    }
+
     /// Rows of each of its sequences.
     #[must_use]
     pub fn lengths(&self) -> Vec<usize> {
@@ -61,7 +69,27 @@ pub enum Cut {
     BetweenJobs,
 }
 
-/// Cuts the requests into batches of at most `budget` rows.
+/// How large passes are, and where they end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Most rows of a pass of whole sequences; one that is longer, and is not cut, has a pass of its own.
+    pub budget: usize,
+    /// Most rows of a chunk: longer sequences are cut.
+    pub chunk: usize,
+    /// Where passes may end.
+    pub cut: Cut,
+}
+
+impl Size {
+    /// Rows of a chunk of a request's sequences: whole blocks, and the first has all virtual rows.
+    fn chunk_of(&self, request: &Request<'_>) -> usize {
+        let least = request.prompt_tokens.max(BLOCK);
+        let rows = self.chunk.max(least);
+        rows.checked_next_multiple_of(BLOCK).unwrap_or(usize::MAX)
+    }
+}
+
+/// Cuts the requests into batches of at most `budget` rows; sequences stay whole.
 ///
 /// ```
 /// use data::rows::TokenRow;
@@ -83,18 +111,60 @@ pub enum Cut {
 /// ```
 #[must_use]
 pub fn passes(requests: &[Request<'_>], budget: usize, cut: Cut) -> Vec<Batch> {
+    let chunk = usize::MAX;
+    let size = Size { budget, chunk, cut };
+    cut_passes(requests, size)
+}
+
+/// Cuts the requests into batches of at most `budget` rows, and sequences that are longer than a chunk into chunks.
+///
+/// ```
+/// use data::rows::TokenRow;
+/// use gpu_actor::train::pack::{Cut, Request, Size, chains, cut_passes};
+///
+/// let rows = [30, 200, 5].map(|length| TokenRow::new(vec![1; length], vec![1; length]));
+/// let request = Request {
+///     slot: 0,
+///     prompt_tokens: 0,
+///     prefix_tokens: 0,
+///     step: 0,
+///     rows: rows.iter().collect(),
+/// };
+/// let size = Size {
+///     budget: 100,
+///     chunk: 100,
+///     cut: Cut::Anywhere,
+/// };
+/// let passes = cut_passes(&[request], size);
+/// let rows: Vec<usize> = passes.iter().map(|batch| batch.rows()).collect();
+/// assert_eq!(rows, [30, 128, 72, 5]);
+/// assert_eq!(chains(&passes).count(), 3);
+/// ```
+#[must_use]
+pub fn cut_passes(requests: &[Request<'_>], size: Size) -> Vec<Batch> {
     let mut packer = Packer::default();
     for request in requests {
-        packer.add(request, 0..request.rows.len(), true, (budget, cut));
+        packer.add(request, 0..request.rows.len(), true, size);
     }
     packer.done()
 }
 
-/// Cuts a run of one request's sequences into batches: a shard. The step does not end with any of them.
+/// Passes that go forward one after another and come back in reverse: the chunks of a sequence, else single ones.
+pub fn chains(passes: &[Batch]) -> impl Iterator<Item = &[Batch]> {
+    passes.chunk_by(|_, next| next.follows())
+}
+
+/// Cuts a run of one request's sequences into batches: a shard. The step does not end with any of them, and sequences
+/// stay whole.
 #[must_use]
 pub fn shard(request: &Request<'_>, run: Range<usize>, budget: usize) -> Vec<Batch> {
     let mut packer = Packer::default();
-    packer.add(request, run, false, (budget, Cut::Anywhere));
+    let size = Size {
+        budget,
+        chunk: usize::MAX,
+        cut: Cut::Anywhere,
+    };
+    packer.add(request, run, false, size);
     packer.done()
 }
 
@@ -105,23 +175,22 @@ struct Packer {
 }
 
 impl Packer {
-    fn add(
-        &mut self,
-        request: &Request<'_>,
-        run: Range<usize>,
-        ends: bool,
-        (budget, cut): (usize, Cut),
-    ) {
+    fn add(&mut self, request: &Request<'_>, run: Range<usize>, ends: bool, size: Size) {
         let trained_tokens = request.trained_tokens();
-        let fits = fill(request, run.clone(), self.open.rows(), budget) == run.end;
-        if cut == Cut::BetweenJobs && self.open.rows() > 0 && !fits {
-            self.done.push(std::mem::take(&mut self.open));
+        let fits = fill(request, run.clone(), self.open.rows(), size) == run.end;
+        if size.cut == Cut::BetweenJobs && !fits {
+            self.close();
         }
+        let chunk = size.chunk_of(request);
         let (mut first_block, mut from) = (request.blocks(0..run.start), run.start);
         while from < run.end {
-            let to = fill(request, from..run.end, self.open.rows(), budget);
-            if to == from {
-                self.done.push(std::mem::take(&mut self.open));
+            let long = request.length(from) > chunk;
+            let to = match long {
+                true => from + 1,
+                false => fill(request, from..run.end, self.open.rows(), size),
+            };
+            if to == from || (long && self.open.rows() > 0) {
+                self.close();
                 continue;
             }
             let entry = JobEntry {
@@ -135,26 +204,35 @@ impl Packer {
                 trained_tokens,
             };
             self.open.push(entry, &request.rows[from..to]);
+            if long {
+                let whole = std::mem::take(&mut self.open);
+                self.done.extend(whole.into_chunks(chunk));
+            }
             first_block += request.blocks(from..to);
             from = to;
         }
     }
 
-    fn done(mut self) -> Vec<Batch> {
+    fn close(&mut self) {
         if self.open.rows() > 0 {
-            self.done.push(self.open);
+            self.done.push(std::mem::take(&mut self.open));
         }
+    }
+
+    fn done(mut self) -> Vec<Batch> {
+        self.close();
         self.done
     }
 }
 
-/// End of the run of sequences from the start of `run` that fits behind `used` rows; at least one when the pass is
-/// empty.
-fn fill(request: &Request<'_>, run: Range<usize>, used: usize, budget: usize) -> usize {
+/// End of the run of whole sequences from the start of `run` that fits behind `used` rows; at least one when the pass is
+/// empty and it is not to be cut.
+fn fill(request: &Request<'_>, run: Range<usize>, used: usize, size: Size) -> usize {
+    let chunk = size.chunk_of(request);
     let (mut rows, mut to) = (used, run.start);
-    while let Some(row) = request.rows[..run.end].get(to) {
-        let more = row.ids.len() + request.prompt_tokens;
-        if rows + more > budget && rows > 0 {
+    while to < run.end {
+        let more = request.length(to);
+        if more > chunk || (rows + more > size.budget && rows > 0) {
             break;
         }
         rows += more;
@@ -165,6 +243,8 @@ fn fill(request: &Request<'_>, run: Range<usize>, used: usize, budget: usize) ->
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn row(length: usize) -> TokenRow {
@@ -208,6 +288,71 @@ mod tests {
             );
         }
     }
+
+    proptest! {
+        /// No row is computed twice, and none is a pad: the rows of all passes are those of the sequences.
+        #[test]
+        fn long_sequences_are_cut_where_blocks_end(
+            lengths in prop::collection::vec(1..900usize, 1..8),
+            prompt in 0..150usize,
+            budget in 1..400usize,
+            chunk in 1..400usize,
+            between in any::<bool>(),
+        ) {
+            let rows: Vec<TokenRow> = lengths.iter().map(|&length| row(length)).collect();
+            let request = |slot| Request {
+                slot,
+                prompt_tokens: prompt,
+                prefix_tokens: 0,
+                step: 0,
+                rows: rows.iter().collect(),
+            };
+            let cut = if between { Cut::BetweenJobs } else { Cut::Anywhere };
+            let size = Size { budget, chunk, cut };
+            let requests = [request(0), request(1)];
+            let (most, passes) = (size.chunk_of(&requests[0]), cut_passes(&requests, size));
+            let total: usize = lengths.iter().map(|length| length + prompt).sum();
+            prop_assert_eq!(passes.iter().map(Batch::rows).sum::<usize>(), 2 * total, "no waste");
+            for slot in 0..2 {
+                let mut slices = passes.iter().flat_map(|p| &p.jobs).filter(|j| j.slot == slot);
+                let mut block = 0;
+                for slice in slices.by_ref() {
+                    prop_assert_eq!(slice.first_block, block);
+                    block += slice.blocks.len() as u64;
+                }
+                prop_assert_eq!(block, requests[0].blocks(0..lengths.len()));
+            }
+            let (mut lasts, mut closes) = ([0; 2], [0; 2]);
+            for chain in chains(&passes) {
+                let mut at = 0;
+                for (index, batch) in chain.iter().enumerate() {
+                    prop_assert_eq!(batch.fault(10), None);
+                    prop_assert_eq!(batch.cut.is_some(), chain.len() > 1);
+                    if let Some(piece) = batch.chunk() {
+                        prop_assert!(batch.rows() <= most && piece.start == at);
+                        prop_assert_eq!(piece.ends(), index + 1 == chain.len());
+                        at += piece.rows;
+                    } else {
+                        prop_assert!(batch.rows() <= budget || batch.sequences.len() == 1);
+                        prop_assert!(batch.sequences.iter().all(|s| s.rows.len() <= most));
+                    }
+                }
+                // Losses are complete with the last that goes, gradients with the last that comes back.
+                for (batch, back) in chain.iter().zip(chain.iter().rev()) {
+                    for job in &batch.jobs {
+                        prop_assert_eq!(lasts[job.slot], 0);
+                        lasts[job.slot] += usize::from(job.last);
+                    }
+                    for job in &back.jobs {
+                        prop_assert_eq!(closes[job.slot], 0);
+                        closes[job.slot] += usize::from(job.closes);
+                    }
+                }
+            }
+            prop_assert_eq!((lasts, closes), ([1; 2], [1; 2]));
+        }
+    }
+
     #[test]
     fn between_jobs_a_job_is_in_no_more_passes_than_it_needs() {
         let rows: Vec<TokenRow> = [30, 30, 20].into_iter().map(row).collect();

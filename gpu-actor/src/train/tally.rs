@@ -5,26 +5,30 @@ use std::collections::BTreeMap;
 use kernels::ops::block_sum;
 use serde::{Deserialize, Serialize};
 
-use super::pack::{self, Cut, Request};
+use super::pack::{self, Request, Size};
 use crate::batch::Batch;
 use crate::stage::outcome::{BadRow, JobOutcome};
 use crate::stage::step::Stage;
 
-/// Runs the requests in passes of at most `budget` rows and gathers what `pass` finds, by bank slot.
+/// Runs the requests in passes of this size, chunks of a sequence together, and gathers what `pass` finds, by bank slot.
 pub(super) fn tally(
     stage: &mut Stage,
     requests: &[Request<'_>],
-    budget: usize,
-    pass: fn(&mut Stage, &Batch) -> Vec<JobOutcome>,
+    size: Size,
+    pass: fn(&mut Stage, &[Batch]) -> Vec<Vec<JobOutcome>>,
 ) -> BTreeMap<usize, Tally> {
     let mut tallies: BTreeMap<usize, Tally> = requests
         .iter()
         .map(|request| (request.slot, Tally::of(request)))
         .collect();
-    for batch in pack::passes(requests, budget, Cut::Anywhere) {
-        for (job, outcome) in batch.jobs.iter().zip(pass(stage, &batch)) {
-            if let Some(tally) = tallies.get_mut(&job.slot) {
-                tally.add(job.first_block, job.last, outcome);
+    let passes = pack::cut_passes(requests, size);
+    for chain in pack::chains(&passes) {
+        let found = pass(stage, chain).into_iter();
+        for (batch, outcomes) in chain.iter().zip(found) {
+            for (job, outcome) in batch.jobs.iter().zip(outcomes) {
+                if let Some(tally) = tallies.get_mut(&job.slot) {
+                    tally.add(job.first_block, job.last, outcome);
+                }
             }
         }
     }

@@ -18,6 +18,7 @@ pub const SHARED: &[&str] = &[
     "coordinator.heartbeat_ms",
     "coordinator.heartbeat_bound_ms",
     "plan.tokens_per_pass",
+    "plan.chunk_tokens",
     "plan.rounds_ahead",
     "plan.activation_budget_mib",
     "plan.bf16_on_the_wire",

@@ -53,6 +53,8 @@ pub struct PlanSection {
     pub replicas: u64,
     /// Most tokens that one fused pass carries.
     pub tokens_per_pass: u64,
+    /// Most tokens of a chunk: longer samples are cut. 0: as `tokens_per_pass`.
+    pub chunk_tokens: u64,
     /// Rounds a first stage may begin before the one under way has ended.
     pub rounds_ahead: u64,
     /// Most memory that a stage fills with activations at once.
@@ -64,6 +66,15 @@ pub struct PlanSection {
 }
 
 impl PlanSection {
+    /// Most tokens of a chunk of a sample: longer ones are cut.
+    #[must_use]
+    pub fn chunk_tokens(&self) -> u64 {
+        match self.chunk_tokens {
+            0 => self.tokens_per_pass,
+            tokens => tokens,
+        }
+    }
+
     /// Most bytes that a stage fills with activations at once.
     #[must_use]
     pub fn activation_budget(&self) -> Bytes {
@@ -77,6 +88,7 @@ impl Default for PlanSection {
             stages: Stages::Count(1),
             replicas: 1,
             tokens_per_pass: 512,
+            chunk_tokens: 0,
             rounds_ahead: 1,
             activation_budget_mib: 256,
             recompute: Recompute::None,

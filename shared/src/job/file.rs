@@ -82,6 +82,9 @@ pub struct EngineSpec {
     pub threads: Option<usize>,
     /// Most tokens one fused pass carries; more cost memory and gain little.
     pub tokens_per_pass: usize,
+    /// Most tokens of a chunk: longer samples are cut, and pass one chunk after another. Absent: as `tokens_per_pass`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chunk_tokens: Option<usize>,
     /// Layers, from the first, whose activations are made again and not kept: less memory, up to a third more time.
     pub recompute: Recompute,
     /// How backbone weights are held.
@@ -96,10 +99,19 @@ impl Default for EngineSpec {
         Self {
             threads: None,
             tokens_per_pass: 512,
+            chunk_tokens: None,
             recompute: Recompute::None,
             backbone: BackboneFormat::AsShipped,
             products: Products::F32,
         }
+    }
+}
+
+impl EngineSpec {
+    /// Most tokens of a chunk of a sample: longer ones are cut.
+    #[must_use]
+    pub fn chunk_tokens(&self) -> usize {
+        self.chunk_tokens.unwrap_or(self.tokens_per_pass)
     }
 }
 
@@ -140,10 +152,15 @@ impl JobFile {
         if file.jobs.is_empty() {
             return Err(JobFileError::Empty);
         }
-        let (value, most) = (file.engine.tokens_per_pass, MAX_TOKENS_PER_PASS);
-        if value == 0 || value > most {
-            let key = "tokens_per_pass";
-            return Err(JobFileError::Engine { key, value, most });
+        let (engine, most) = (&file.engine, MAX_TOKENS_PER_PASS);
+        let sizes = [
+            ("tokens_per_pass", Some(engine.tokens_per_pass)),
+            ("chunk_tokens", engine.chunk_tokens),
+        ];
+        for (key, value) in sizes {
+            if let Some(value) = value.filter(|value| *value == 0 || *value > most) {
+                return Err(JobFileError::Engine { key, value, most });
+            }
         }
         let mut seen = BTreeSet::new();
         for job in &file.jobs {
@@ -176,6 +193,27 @@ mod tests {
             assert_eq!(message, Err(expected));
         }
         assert!(parse("16777216").is_ok());
+    }
+
+    #[test]
+    fn a_chunk_is_as_a_pass_unless_told_otherwise() {
+        let parse = |engine: &str| {
+            JobFile::parse(&format!(
+                "model = 'm'\nengine = {{ {engine} }}\n[[job]]\nname = 'a'\n\
+                 adapter = {{ method = 'ia3' }}\ndata = {{ train = 'a.jsonl' }}\n"
+            ))
+        };
+        for (engine, rows) in [
+            ("tokens_per_pass = 300", 300),
+            ("tokens_per_pass = 300, chunk_tokens = 1000", 1000),
+            ("chunk_tokens = 64", 64),
+        ] {
+            let file = parse(engine);
+            assert_eq!(file.map(|file| file.engine.chunk_tokens()), Ok(rows));
+        }
+        let message = parse("chunk_tokens = 0").map_err(|error| error.to_string());
+        let expected = "engine.chunk_tokens: 0 is outside 1 to 16777216";
+        assert_eq!(message.err().as_deref(), Some(expected));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpu_actor::pipeline::{Event, MicroBatch, Share, Slot};
+use gpu_actor::pipeline::{Event, MicroBatch, Part, Share, Slot};
 use shared::ids::{JobId, PlanEpoch};
 use shared::life::{Reason, ReasonClass};
 use shared::units::Bytes;
@@ -350,6 +350,7 @@ impl World {
                 trains: true,
                 bytes: 10,
                 passing: 0,
+                part: Part::default(),
                 shares: members.iter().map(share).collect(),
             });
             lead.batches += 1;

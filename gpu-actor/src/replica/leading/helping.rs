@@ -35,7 +35,10 @@ impl Guest {
         let ends = |goal: &StepGoal| {
             *pass == Pass::Train && goal.step == slice.step && goal.shard.is_some()
         };
-        let sound = !slice.blocks.is_empty() && !slice.last && slice.first_block < MOST_BLOCKS;
+        let sound = !slice.blocks.is_empty()
+            && !slice.last
+            && !slice.closes
+            && slice.first_block < MOST_BLOCKS;
         follows && sound && goal.is_none_or(ends)
     }
 }

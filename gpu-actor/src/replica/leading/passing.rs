@@ -45,6 +45,8 @@ pub(super) struct Under {
     pub(super) trains: bool,
     /// Whether its outcome is here.
     pub(super) measured: bool,
+    /// Whether it is a chunk behind another of the same sequence.
+    pub(super) follows: bool,
 }
 
 /// A job's rows in a micro-batch.

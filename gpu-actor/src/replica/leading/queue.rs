@@ -9,26 +9,43 @@ use crate::replica::error::ReplicaError;
 use crate::train::engine::TurnNumber;
 
 impl Leading {
-    /// Gives the station micro-batches, as many as may be under way.
+    /// Gives the station micro-batches, as many as may be under way; the chunks of a sequence count as one and go in
+    /// together, since none comes back before the last went.
     pub(super) fn feed(&mut self) -> Result<(), ReplicaError> {
         // On each stage one that it holds and one that comes, and two whose steps are agreed on.
         let window = self.settings.window.max(self.stages() * 2 + 2);
-        while self.under.len() - self.queue.len() < window
-            && let Some((ticket, mut planned)) = self.next_ready()
+        while self.begun() < window
+            && let Some(at) = self.next_ready()
         {
-            planned.number = self.next;
-            self.numbers.insert(self.next, ticket);
-            self.next += 1;
-            self.station.plan(planned)?;
+            while let Some((ticket, planned)) = self.queue.remove(at) {
+                self.give(ticket, planned)?;
+                let next = self.queue.get(at);
+                if !next.is_some_and(|(_, next)| next.batch.follows()) {
+                    break;
+                }
+            }
         }
         Ok(())
     }
 
-    /// The first micro-batch that waits for nothing outside of this pipeline: a shared step must be closed before the
+    /// Micro-batches that the station has, without those that follow a chunk.
+    fn begun(&self) -> usize {
+        let under = self.numbers.values().filter_map(|t| self.under.get(t));
+        under.filter(|under| !under.follows).count()
+    }
+
+    fn give(&mut self, ticket: Ticket, mut planned: Planned) -> Result<(), ReplicaError> {
+        planned.number = self.next;
+        self.numbers.insert(self.next, ticket);
+        self.next += 1;
+        self.station.plan(planned)
+    }
+
+    /// Place of the first micro-batch that waits for nothing outside of this pipeline: a shared step must be closed before the
     /// job's next rows may go in, lest two replicas wait for each other. A job's micro-batches keep their order.
-    fn next_ready(&mut self) -> Option<(Ticket, Planned)> {
+    fn next_ready(&self) -> Option<usize> {
         let mut passed = BTreeSet::new();
-        let at = self.queue.iter().position(|(_, planned)| {
+        self.queue.iter().position(|(_, planned)| {
             let jobs = &planned.batch.jobs;
             let open = |slot, step| self.shared.get(&slot).is_some_and(|job| job.closed != step);
             let waits = |job: &JobSlice| passed.contains(&job.slot) || open(job.slot, job.step);
@@ -37,8 +54,7 @@ impl Leading {
             }
             passed.extend(jobs.iter().map(|job| job.slot));
             false
-        })?;
-        self.queue.remove(at)
+        })
     }
 
     /// Plans a micro-batch outside of any turn, and returns its name.
@@ -62,6 +78,7 @@ impl Leading {
             jobs: Under::jobs_of(&batch),
             trains: pass == Pass::Train,
             measured: false,
+            follows: batch.follows(),
         };
         self.under.insert(ticket, under);
         let planned = Planned {

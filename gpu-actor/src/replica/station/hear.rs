@@ -7,7 +7,7 @@ use super::super::tenant::Tenant;
 use super::{BEFORE, BEHIND, Plan, Station};
 use crate::link::word::{Attach, Pass, Planned, TextNumber, Word};
 use crate::pipeline::council::Heard;
-use crate::pipeline::{Event, MicroBatch, Share, Slot};
+use crate::pipeline::{Event, MicroBatch, Part, Share, Slot};
 use crate::sample::generator::BARE;
 use crate::stage::footprint::Footprint;
 
@@ -68,6 +68,7 @@ impl Station {
         let unknown = |slot: Slot| slot != BARE && !self.tenants.contains_key(&slot);
         let mut jobs = planned.batch.jobs.iter();
         let fault = fault.or_else(|| jobs.any(|job| unknown(job.slot)).then_some("no such job"));
+        let fault = fault.or_else(|| self.misplaced(&planned));
         if let Some(fault) = fault {
             return Err(self.misfit("plan", fault));
         }
@@ -88,7 +89,12 @@ impl Station {
             passing: footprint.passing,
             trains,
             shares: shares.collect(),
+            part: planned.batch.chunk().map_or(Part::default(), |chunk| Part {
+                follows: chunk.follows(),
+                goes_on: !chunk.ends(),
+            }),
         };
+        self.open = planned.batch.chunk().filter(|chunk| !chunk.ends());
         if self.links[BEHIND].is_some() {
             self.forth(Word::Plan(Box::new(planned.clone())))?;
         }
@@ -103,6 +109,18 @@ impl Station {
         };
         self.plans.insert(planned.number, plan);
         self.tell(Event::Planned(micro_batch))
+    }
+
+    /// Whether rows do not begin where those before them end.
+    fn misplaced(&self, planned: &Planned) -> Option<&'static str> {
+        let reads = matches!(planned.pass, Pass::Sample { .. });
+        let Some(chunk) = planned.batch.chunk() else {
+            let begins = planned.batch.sequences.iter().all(|s| s.start == 0);
+            return (!reads && !begins).then_some("a sequence does not begin with its first row");
+        };
+        let before = self.open.map(|before| (before.end(), before.length));
+        let own = chunk.follows().then_some((chunk.start, chunk.length));
+        (reads || before != own).then_some("it is not the chunk behind the one before")
     }
 
     /// A job comes; the stages behind answer first.

@@ -16,10 +16,17 @@ use crate::train::local::Local;
 use crate::train::progress;
 
 impl Session {
-    /// A session on one stage, without jobs. `tokens_per_pass` bounds memory and changes no result.
+    /// A session on one stage, without jobs. `tokens_per_pass` bounds memory and changes no result: a longer
+    /// sequence is cut into chunks.
     #[must_use]
     pub fn new(model: Arc<Model>, cpu: Cpu, tokens_per_pass: usize) -> Self {
         Self::on(Local::new(model, cpu, tokens_per_pass))
+    }
+
+    /// Cuts sequences of more rows than this into chunks of at most so many; without a word it is `tokens_per_pass`. It
+    /// bounds memory and changes no result.
+    pub fn cut_above(&mut self, chunk_tokens: usize) {
+        self.engine.cut_above(chunk_tokens);
     }
 
     /// The stage, for sampling between rounds.

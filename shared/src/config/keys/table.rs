@@ -106,6 +106,12 @@ pub const KEYS: &[Key] = &[
         "more cost memory for activations and gain little above 512",
     ),
     key(
+        "plan.chunk_tokens",
+        count(0, 1 << 24),
+        "tokens",
+        "longer samples are cut into chunks, each with a forward pass more; 0: as plan.tokens_per_pass",
+    ),
+    key(
         "plan.rounds_ahead",
         count(0, 64),
         "rounds",

@@ -1,0 +1,234 @@
+//! A sequence that is longer than a pass goes in chunks: the same bits, in memory that its length hardly moves.
+
+use std::sync::Arc;
+
+use data::rows::TokenRow;
+use gpu_actor::batch::Batch;
+use gpu_actor::model::Model;
+use gpu_actor::peft::layout::LinearSite;
+use gpu_actor::stage::adapter::Adapter;
+use gpu_actor::stage::footprint::Footprint;
+use gpu_actor::stage::step::Stage;
+use gpu_actor::train::event::Event;
+use gpu_actor::train::memory::{self, Rows};
+use gpu_actor::train::pack::{self, Cut, Request, Size};
+use gpu_actor::train::session::layout_of;
+use kernels::cpu::Cpu;
+use kernels::weight::Format;
+use proptest::prelude::*;
+use shared::job::{AdapterSpec, BitFitSpec, Targets};
+use shared::model::{Family, Projection};
+use shared::recompute::Recompute;
+use system_tests::methods;
+
+use crate::cases;
+use crate::plan::{self, Plan, plain};
+use crate::run::{Manner, admit, alone, assert_same, together};
+use crate::tiny;
+
+/// No sequence here is longer.
+const WHOLE: usize = 10_000;
+
+fn cut(manner: Manner, chunk_tokens: usize) -> Manner {
+    Manner {
+        chunk_tokens,
+        ..manner
+    }
+}
+
+#[test]
+fn every_method_has_the_same_bits_however_its_rows_are_cut_ch_1() {
+    for family in Family::ALL {
+        let model = tiny::model(family, Format::F32);
+        for spec in methods::every() {
+            let mut plan = plain("job", spec);
+            plan.lengths = vec![9, 260, 70, 129];
+            plan.spec.train.steps = Some(2);
+            plan.spec.train.accumulation = 2;
+            plan.spec.eval.every_steps = Some(1);
+            let whole = alone(&model, &plan, &Manner::new(2, WHOLE));
+            for (tokens_per_pass, chunk, recomputed) in
+                [(500, 64, 0), (100, 100, 1), (64, 192, 0), (300, 256, 2)]
+            {
+                let mut manner = cut(Manner::new(2, tokens_per_pass), chunk);
+                manner.recomputed = recomputed;
+                let what = format!("{family:?}, {chunk} rows a chunk, {:?}", plan.spec.adapter);
+                assert_same(&whole, &alone(&model, &plan, &manner), &what);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(12))]
+
+    #[test]
+    fn random_mixes_leave_the_same_bits_however_they_are_cut(
+        mut plans in plan::any_plans(1..5),
+        longer in proptest::collection::vec(0..500usize, 4),
+        family in proptest::sample::select(Family::ALL.to_vec()),
+        (threads, tokens_per_pass, chunk) in (1..4usize, 1..400usize, 1..400usize),
+        recomputed in 0..3usize,
+    ) {
+        for (plan, longer) in plans.iter_mut().zip(longer) {
+            plan.lengths[0] += longer;
+        }
+        let model = tiny::model(family, Format::F32);
+        let whole = together(&model, &plans, &Manner::new(2, WHOLE));
+        let mut manner = cut(Manner::new(threads, tokens_per_pass), chunk);
+        manner.recomputed = recomputed;
+        let chunks = together(&model, &plans, &manner);
+        for (name, whole) in &whole {
+            assert_same(whole, &chunks[name], name.as_str());
+        }
+    }
+}
+
+/// A stage with a job of this plan, and the passes of its rows.
+fn staged(model: &Arc<Model>, plan: &Plan, chunk: usize) -> (Stage, Vec<Batch>) {
+    let mut stage = Stage::new(Arc::clone(model), Cpu::new(2).unwrap());
+    let layout = layout_of(&plan.spec.adapter, model, plan.spec.seed);
+    let values = plan.values(&layout, model);
+    let rows = plan.rows(model.shape.vocab);
+    let request = Request {
+        slot: 0,
+        prompt_tokens: layout.prompt.as_ref().map_or(0, |site| site.tokens),
+        prefix_tokens: layout.prefix.as_ref().map_or(0, |site| site.tokens),
+        step: 0,
+        rows: rows.iter().collect(),
+    };
+    let size = Size {
+        budget: chunk,
+        chunk,
+        cut: Cut::Anywhere,
+    };
+    let passes = pack::cut_passes(&[request], size);
+    assert_eq!(stage.attach(Adapter::new(layout, values, 7)), 0);
+    (stage, passes)
+}
+
+/// Bytes at the peak, what was said before, and the gradient as bits.
+fn trained(model: &Arc<Model>, plan: &Plan, chunk: usize) -> (u64, Footprint, Vec<u32>) {
+    let (mut stage, passes) = staged(model, plan, chunk);
+    let footprint = stage.footprint(&passes[0]);
+    for chain in pack::chains(&passes) {
+        stage.train_chunks(chain);
+    }
+    assert_eq!(stage.held_bytes(), 0, "nothing is left behind");
+    let gradient = stage.adapter(0).unwrap().gradient().iter();
+    let bits = gradient.map(|value| value.to_bits()).collect();
+    (stage.take_peak(), footprint, bits)
+}
+
+#[test]
+fn a_long_sequence_trains_in_bounded_memory_ch_2() {
+    let model = tiny::model(Family::Llama, Format::F32);
+    const CHUNK: usize = 128;
+    let row = Footprint::of_cut_row(&model.shape, model.shape.layers, true, true);
+    let mut beside = Vec::new();
+    for length in [1024, 4096 + 50] {
+        let mut plan = plain("job", methods::every().remove(1));
+        plan.lengths = vec![length];
+        let (peak, footprint, gradient) = trained(&model, &plan, CHUNK);
+        let carried = row * length as u64;
+        assert_eq!(footprint.kept, carried);
+        assert!(peak <= footprint.total(), "{peak} bytes of {footprint:?}");
+        // What grows with the length is what chunks hand each other, and nothing else; rows without a label have no
+        // gradient from the head.
+        beside.push(footprint.passing);
+        let (whole, predicted, same) = trained(&model, &plan, WHOLE);
+        assert!(gradient == same && whole <= predicted.total());
+        assert!(2 * peak < whole, "{peak} bytes in chunks, {whole} in one pass");
+    }
+    assert_eq!(beside[0], beside[1], "a chunk's tape is a chunk's tape");
+}
+
+/// The forecast of a run counts what is carried, and is above what the engine counts.
+#[test]
+fn the_forecast_is_above_what_is_needed() {
+    let model = tiny::model(Family::Qwen3, Format::F32);
+    for (spec, chunk) in methods::every().into_iter().zip([64, 128, 256].into_iter().cycle()) {
+        let mut plan = plain("job", spec);
+        plan.lengths = vec![900];
+        let (peak, ..) = trained(&model, &plan, chunk);
+        let layout = layout_of(&plan.spec.adapter, &model, plan.spec.seed);
+        let virtual_rows = layout.prompt.as_ref().map_or(0, |site| site.tokens);
+        let sizes = Rows {
+            pass: chunk,
+            chunk,
+            longest: 900 + virtual_rows,
+        };
+        let jobs = [(&plan.spec, layout.as_ref())];
+        let forecast = memory::predict(&model.shape, 0, &jobs, sizes, Recompute::None);
+        assert!(forecast.carried > 0);
+        let most = forecast.tape + forecast.carried;
+        assert!(peak <= most, "{peak} bytes, {forecast:?}");
+    }
+}
+
+/// Why a job was set aside that adds a number which is none in one layer.
+fn reason(model: &Arc<Model>, layer: usize, chunk: usize) -> String {
+    let targets = Targets::Group("all-linear".into());
+    let mut plan = plain("job", AdapterSpec::BitFit(BitFitSpec { targets }));
+    plan.lengths = vec![300; 4];
+    let mut session = cut(Manner::new(1, WHOLE), chunk).session(model);
+    admit(&mut session, model, &plan, None);
+    let slot = session.slot(&plan.spec.name).unwrap();
+    let adapter = session.stage_mut().adapter_mut(slot).unwrap();
+    let Some(LinearSite::Bias(range)) =
+        adapter.layout.layers[layer].linear[Projection::O as usize].clone()
+    else {
+        panic!("BitFit adds a bias everywhere");
+    };
+    adapter.values[range.start] = f32::NAN;
+    session.stage_mut().derive(slot);
+    let told = session.round().into_iter().find_map(|event| match event {
+        Event::Quarantined { reason, .. } => Some(reason),
+        _ => None,
+    });
+    told.unwrap()
+}
+
+#[test]
+fn a_number_that_breaks_is_found_at_the_same_place() {
+    let model = tiny::llama();
+    for layer in 0..model.shape.layers {
+        let whole = reason(&model, layer, WHOLE);
+        assert!(whole.contains(&format!("layer {layer}")), "{whole}");
+        for chunk in [64, 256] {
+            assert_eq!(reason(&model, layer, chunk), whole);
+        }
+    }
+}
+
+/// A row that breaks in the second chunk is told by its place in the sequence.
+#[test]
+fn rows_are_counted_from_the_start_of_the_sequence() {
+    let model = tiny::llama();
+    let length = 200;
+    let labels = (0..length).map(|at| if at > 150 { 3 } else { -100 }).collect();
+    let row = TokenRow::new(vec![3; length as usize], labels);
+    let plan = plain("job", methods::every().remove(0));
+    let (mut stage, _) = staged(&model, &plan, 64);
+    let adapter = stage.adapter_mut(0).unwrap();
+    adapter.values.fill(f32::NAN);
+    stage.derive(0);
+    let request = Request {
+        slot: 0,
+        prompt_tokens: 0,
+        prefix_tokens: 0,
+        step: 0,
+        rows: vec![&row],
+    };
+    let size = Size {
+        budget: 64,
+        chunk: 64,
+        cut: Cut::Anywhere,
+    };
+    let chunks = pack::cut_passes(&[request], size);
+    let outcomes = stage.train_chunks(&chunks);
+    assert_eq!(outcomes.len(), 4);
+    let bad = |at: usize| outcomes[at][0].bad.map(|bad| bad.row);
+    // Row 150 predicts the first label.
+    assert_eq!([bad(0), bad(1), bad(2), bad(3)], [None, None, Some(150), Some(192)]);
+}
