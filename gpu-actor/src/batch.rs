@@ -19,7 +19,7 @@ pub const BLOCK: usize = 64;
 pub const VIRTUAL: u32 = 1 << 31;
 
 /// More rows than any sequence has.
-const MOST_ROWS: usize = 1 << 32;
+const MOST_ROWS: usize = 1 << 24;
 
 /// The target of a row that does not count in the loss.
 pub const NO_TARGET: u32 = u32::MAX;
@@ -407,6 +407,84 @@ fn in_turn<'a>(ranges: impl Iterator<Item = &'a Range<usize>>, start: usize, end
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn chunks(length: usize, most: usize) -> Vec<Batch> {
+        let row = TokenRow::new((0..length as u32).collect(), vec![3; length]);
+        let entry = JobEntry {
+            slot: 0,
+            prompt_tokens: 0,
+            prefix_tokens: 2,
+            first_block: 5,
+            first_sequence: 4,
+            last: true,
+            step: 1,
+            trained_tokens: 9,
+        };
+        let mut batch = Batch::default();
+        batch.push(entry, &[&row]);
+        batch.into_chunks(most)
+    }
+
+    #[test]
+    fn chunks_are_the_rows_of_the_sequence() {
+        for (length, most, rows) in [
+            (100, 128, vec![100]),
+            (129, 128, vec![128, 1]),
+            (300, 128, vec![128, 128, 44]),
+            // Even as far as blocks go.
+            (400, 300, vec![256, 144]),
+            (520, 256, vec![192, 192, 136]),
+        ] {
+            let whole = chunks(length, usize::MAX).remove(0);
+            let parts = chunks(length, most);
+            let sizes: Vec<usize> = parts.iter().map(Batch::rows).collect();
+            assert_eq!(sizes, rows);
+            assert_eq!(
+                parts
+                    .iter()
+                    .map(|p| p.tokens.clone())
+                    .collect::<Vec<_>>()
+                    .concat(),
+                whole.tokens
+            );
+            let positions = parts.iter().flat_map(|p| p.positions.iter().copied());
+            assert!(positions.eq(whole.positions));
+            let targets = parts.iter().flat_map(|p| p.targets.iter().copied());
+            assert!(
+                targets.eq(whole.targets),
+                "a row predicts the first of the next chunk"
+            );
+            let mut block = 5;
+            for (index, part) in parts.iter().enumerate() {
+                let job = &part.jobs[0];
+                assert_eq!(job.first_block, block);
+                block += job.blocks.len() as u64;
+                assert_eq!(job.last, index + 1 == parts.len());
+                assert_eq!(job.closes, index == 0);
+                assert_eq!(part.fault(1000), None);
+                assert_eq!(part.follows(), index > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_chunk_is_refused() {
+        let sound = chunks(300, 128).remove(1);
+        let wrong = |change: fn(&mut Batch)| {
+            let mut batch = sound.clone();
+            change(&mut batch);
+            assert!(batch.fault(1000).is_some(), "{batch:?}");
+        };
+        wrong(|batch| batch.sequences[0].start = 100);
+        wrong(|batch| batch.sequences[0].start = usize::MAX - 63);
+        wrong(|batch| batch.cut = Some(200));
+        wrong(|batch| batch.cut = Some(usize::MAX));
+        wrong(|batch| batch.cut = Some(128));
+        wrong(|batch| batch.jobs[0].blocks.clear());
+        let mut torn = chunks(300, 128).remove(2);
+        torn.cut = Some(301);
+        assert!(torn.fault(1000).is_some(), "its last block is not whole");
+    }
 
     #[test]
     fn a_batch_without_a_job_is_as_if_that_had_never_come() {

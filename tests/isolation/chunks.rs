@@ -59,6 +59,28 @@ fn every_method_has_the_same_bits_however_its_rows_are_cut_ch_1() {
     }
 }
 
+/// However rows are packed and cut, what passes is data and nothing else.
+#[test]
+fn no_row_is_a_pad() {
+    let model = tiny::llama();
+    for (tokens_per_pass, chunk) in [(512, 512), (100, 64), (1, 1), (WHOLE, WHOLE)] {
+        let mut session = cut(Manner::new(2, tokens_per_pass), chunk).session(&model);
+        let mut trained = 0;
+        for (index, spec) in methods::every().into_iter().enumerate() {
+            let mut plan = plain(&format!("job-{index}"), spec);
+            plan.lengths = vec![9, 150 + 7 * index, 64, 5];
+            admit(&mut session, &model, &plan, None);
+        }
+        for event in session.round() {
+            if let Event::Step { tokens, .. } = event {
+                trained += tokens;
+            }
+        }
+        assert!(trained > 0);
+        assert_eq!(session.wasted_rows(), 0);
+    }
+}
+
 proptest! {
     #![proptest_config(cases(12))]
 
@@ -133,12 +155,14 @@ fn a_long_sequence_trains_in_bounded_memory_ch_2() {
         let carried = row * length as u64;
         assert_eq!(footprint.kept, carried);
         assert!(peak <= footprint.total(), "{peak} bytes of {footprint:?}");
-        // What grows with the length is what chunks hand each other, and nothing else; rows without a label have no
-        // gradient from the head.
+        // What grows with the length is what chunks hand each other, and nothing else.
         beside.push(footprint.passing);
         let (whole, predicted, same) = trained(&model, &plan, WHOLE);
         assert!(gradient == same && whole <= predicted.total());
-        assert!(2 * peak < whole, "{peak} bytes in chunks, {whole} in one pass");
+        assert!(
+            2 * peak < whole,
+            "{peak} bytes in chunks, {whole} in one pass"
+        );
     }
     assert_eq!(beside[0], beside[1], "a chunk's tape is a chunk's tape");
 }
@@ -147,7 +171,10 @@ fn a_long_sequence_trains_in_bounded_memory_ch_2() {
 #[test]
 fn the_forecast_is_above_what_is_needed() {
     let model = tiny::model(Family::Qwen3, Format::F32);
-    for (spec, chunk) in methods::every().into_iter().zip([64, 128, 256].into_iter().cycle()) {
+    for (spec, chunk) in methods::every()
+        .into_iter()
+        .zip([64, 128, 256].into_iter().cycle())
+    {
         let mut plan = plain("job", spec);
         plan.lengths = vec![900];
         let (peak, ..) = trained(&model, &plan, chunk);
@@ -206,7 +233,9 @@ fn a_number_that_breaks_is_found_at_the_same_place() {
 fn rows_are_counted_from_the_start_of_the_sequence() {
     let model = tiny::llama();
     let length = 200;
-    let labels = (0..length).map(|at| if at > 150 { 3 } else { -100 }).collect();
+    let labels = (0..length)
+        .map(|at| if at > 150 { 3 } else { -100 })
+        .collect();
     let row = TokenRow::new(vec![3; length as usize], labels);
     let plan = plain("job", methods::every().remove(0));
     let (mut stage, _) = staged(&model, &plan, 64);
@@ -230,5 +259,8 @@ fn rows_are_counted_from_the_start_of_the_sequence() {
     assert_eq!(outcomes.len(), 4);
     let bad = |at: usize| outcomes[at][0].bad.map(|bad| bad.row);
     // Row 150 predicts the first label.
-    assert_eq!([bad(0), bad(1), bad(2), bad(3)], [None, None, Some(150), Some(192)]);
+    assert_eq!(
+        [bad(0), bad(1), bad(2), bad(3)],
+        [None, None, Some(150), Some(192)]
+    );
 }

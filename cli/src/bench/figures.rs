@@ -15,6 +15,8 @@ pub(crate) struct Figures {
     pub(crate) tokens: u64,
     pub(crate) seconds: f64,
     pub(crate) tokens_per_second: f64,
+    /// Rows computed that are no data: pads.
+    pub(crate) wasted_rows: u64,
     pub(crate) cpu_ms_per_token: Option<f64>,
     /// At the end.
     pub(crate) pss_bytes: Option<u64>,
@@ -106,11 +108,19 @@ fn dash(text: Option<String>) -> String {
 }
 
 fn speed(all: &[Figures]) -> String {
-    let heads = ["jobs", "tok/s", "CPU ms/tok", "peak PSS", "PSS after"];
+    let heads = [
+        "jobs",
+        "tok/s",
+        "pads",
+        "CPU ms/tok",
+        "peak PSS",
+        "PSS after",
+    ];
     let rows = all.iter().map(|figures| {
         [
             figures.jobs.to_string(),
             format!("{:.1}", figures.tokens_per_second),
+            figures.wasted_rows.to_string(),
             dash(figures.cpu_ms_per_token.map(|ms| format!("{ms:.2}"))),
             dash(figures.peak_pss_bytes.map(render::bytes)),
             dash(figures.pss_bytes.map(render::bytes)),

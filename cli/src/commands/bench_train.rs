@@ -193,6 +193,7 @@ impl Bench<'_> {
             tokens,
             seconds,
             tokens_per_second: tokens as f64 / seconds,
+            wasted_rows: self.session.wasted_rows(),
             cpu_ms_per_token: cpu_ms.map(|ms| ms as f64 / tokens as f64),
             pss_bytes: memory.map(|memory| memory.proportional),
             anonymous_bytes: memory.map(|memory| memory.anonymous),

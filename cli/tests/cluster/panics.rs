@@ -82,6 +82,7 @@ fn settings(
         cpu: Cpu::new(1).unwrap(),
         heartbeat: Duration::from_millis(200),
         tokens_per_pass: 512,
+        chunk_tokens: 512,
         rounds_ahead: 2,
         credits: 4,
         narrow: false,

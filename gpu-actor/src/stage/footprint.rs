@@ -6,7 +6,7 @@
 //!
 //! Of a sequence that passes in chunks the first counts for all: keys and values with their gradients, inputs on a stage
 //! behind the first, and what the head keeps if every row counts in the loss. A chunk's whole tape is made again, so it
-//! is `passing`; those behind the first keep nothing more.
+//! is `passing`, beside that of one layer into which it went forward first; chunks behind the first keep nothing more.
 //!
 //! - `FP-1` `kept` of whole sequences is exactly what [`super::step::Stage::held_bytes`] grows by.
 //! - `FP-2` `kept` of a first chunk is at least what the same grows by until its sequence is back.
@@ -58,6 +58,18 @@ impl Footprint {
         sum
     }
 
+    /// Of one row of a chunk while it is computed, in these layers as above: its tape, and that of the largest layer.
+    #[must_use]
+    pub fn of_chunk_row(
+        shape: &ModelShape,
+        layers: Range<usize>,
+        recomputed: usize,
+        adapter: Option<&Layout>,
+    ) -> u64 {
+        let largest = Self::of_row(shape, layers.clone(), layers.len(), adapter).passing;
+        Self::of_row(shape, layers, recomputed, adapter).kept + largest
+    }
+
     /// What is held of each row of a sequence that passes in chunks, on so many layers; `first` and `last` say whether
     /// the stage embeds, and whether it has the head.
     #[must_use]
@@ -95,6 +107,9 @@ impl Stage {
     /// What a micro-batch that trains will need here.
     #[must_use]
     pub fn footprint(&self, batch: &Batch) -> Footprint {
+        if let Some(chunk) = batch.chunk() {
+            return self.of_chunk(batch, chunk);
+        }
         let shape = &self.model().shape;
         let mut sum = Footprint::default();
         for job in &batch.jobs {
@@ -104,9 +119,6 @@ impl Stage {
             sum.kept += own.kept;
             sum.passing += own.passing;
         }
-        if let Some(chunk) = batch.chunk() {
-            return self.of_chunk(chunk, sum);
-        }
         if self.is_last() {
             let labelled = batch.targets.iter().filter(|&&target| target != NO_TARGET);
             sum.kept += Labelled::bytes_per_row(shape.hidden) * labelled.count() as u64;
@@ -114,14 +126,17 @@ impl Stage {
         sum
     }
 
-    /// Of a chunk whose tape has this size.
-    fn of_chunk(&self, chunk: Chunk, tape: Footprint) -> Footprint {
-        let (shape, layers) = (&self.model().shape, self.model().layers.len());
-        let row = Footprint::of_cut_row(shape, layers, self.is_first(), self.is_last());
+    fn of_chunk(&self, batch: &Batch, chunk: Chunk) -> Footprint {
+        let (shape, span) = (&self.model().shape, self.model().span());
+        let mut jobs = batch.jobs.iter();
+        let adapter = jobs.find_map(|job| self.adapter(job.slot));
+        let adapter = adapter.map(|adapter| &*adapter.layout);
+        let tape = Footprint::of_chunk_row(shape, span.clone(), self.recomputed, adapter);
+        let row = Footprint::of_cut_row(shape, span.len(), self.is_first(), self.is_last());
         let length = if chunk.follows() { 0 } else { chunk.length };
         Footprint {
             kept: row.saturating_mul(length as u64),
-            passing: tape.total(),
+            passing: tape.saturating_mul(chunk.rows as u64),
         }
     }
 }

@@ -9,7 +9,7 @@ use kernels::cpu::Cpu;
 use super::engine::{Engine, Finding, Newcomer, Turn, TurnNumber};
 use super::job_state::JobState;
 use super::pack::{Cut, Size};
-use super::tally::tally;
+use super::tally::{Passed, tally};
 use crate::batch::Batch;
 use crate::model::Model;
 use crate::pipeline::Slot;
@@ -28,6 +28,7 @@ struct Tenant {
 pub struct Local {
     pub(super) stage: Stage,
     size: Size,
+    passed: Passed,
     tenants: BTreeMap<Slot, Tenant>,
     taken: TurnNumber,
     found: BTreeMap<TurnNumber, Vec<Finding>>,
@@ -43,6 +44,7 @@ impl Local {
         Self {
             stage: Stage::new(model, cpu),
             size,
+            passed: Passed::default(),
             tenants: BTreeMap::new(),
             taken: 0,
             found: BTreeMap::new(),
@@ -54,6 +56,11 @@ impl Local {
         self.size.chunk = chunk;
     }
 
+    /// Rows that passed.
+    pub(super) fn passed(&self) -> Passed {
+        self.passed
+    }
+
     /// Values and optimizer state of a job.
     pub(super) fn state(&self, slot: Slot) -> Option<(&[f32], &OptimizerState)> {
         let adapter = self.stage.adapter(slot)?;
@@ -62,6 +69,7 @@ impl Local {
 
     fn train(&mut self, turn: &Turn<'_>) -> Vec<Finding> {
         let (requests, size) = (&turn.requests, self.size);
+        let size = (size, &mut self.passed);
         let mut tallies = tally(&mut self.stage, requests, size, Stage::train_chunks);
         let mut found = Vec::with_capacity(requests.len());
         for (request, goal) in requests.iter().zip(&turn.goals) {
@@ -89,6 +97,7 @@ impl Local {
             let passes = chain.iter();
             passes.map(|batch| stage.evaluate(batch)).collect()
         };
+        let size = (size, &mut self.passed);
         let mut tallies = tally(&mut self.stage, requests, size, evaluate);
         let found = requests.iter().filter_map(|request| {
             let (slot, step) = (request.slot, None);

@@ -73,8 +73,11 @@ pub fn predict(
     let rows = sizes.most() as u64;
     let float = size_of::<f32>() as u64;
     let row = |adapter: Option<&Layout>| {
-        let recomputed = recompute.of(shape.layers);
-        Footprint::of_row(shape, 0..shape.layers, recomputed, adapter).total()
+        let (layers, recomputed) = (0..shape.layers, recompute.of(shape.layers));
+        match sizes.cut() {
+            0 => Footprint::of_row(shape, layers, recomputed, adapter).total(),
+            _ => Footprint::of_chunk_row(shape, layers, recomputed, adapter),
+        }
     };
     let adapted = jobs.iter().map(|(_, layout)| row(Some(layout)));
     let row = adapted.max().unwrap_or_else(|| row(None));

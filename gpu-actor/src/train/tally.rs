@@ -10,11 +10,31 @@ use crate::batch::Batch;
 use crate::stage::outcome::{BadRow, JobOutcome};
 use crate::stage::step::Stage;
 
+/// Rows that passed, and those of data among them: what they differ by are pads, of which there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Passed {
+    rows: u64,
+    of_data: u64,
+}
+
+impl Passed {
+    /// Rows that were computed for nothing.
+    pub(super) fn wasted(self) -> u64 {
+        self.rows.saturating_sub(self.of_data)
+    }
+
+    fn note(&mut self, requests: &[Request<'_>], passes: &[Batch]) {
+        self.rows += passes.iter().map(|batch| batch.rows() as u64).sum::<u64>();
+        let lengths = requests.iter().flat_map(Request::lengths);
+        self.of_data += lengths.map(|length| length as u64).sum::<u64>();
+    }
+}
+
 /// Runs the requests in passes of this size, chunks of a sequence together, and gathers what `pass` finds, by bank slot.
 pub(super) fn tally(
     stage: &mut Stage,
     requests: &[Request<'_>],
-    size: Size,
+    (size, passed): (Size, &mut Passed),
     pass: fn(&mut Stage, &[Batch]) -> Vec<Vec<JobOutcome>>,
 ) -> BTreeMap<usize, Tally> {
     let mut tallies: BTreeMap<usize, Tally> = requests
@@ -22,6 +42,7 @@ pub(super) fn tally(
         .map(|request| (request.slot, Tally::of(request)))
         .collect();
     let passes = pack::cut_passes(requests, size);
+    passed.note(requests, &passes);
     for chain in pack::chains(&passes) {
         let found = pass(stage, chain).into_iter();
         for (batch, outcomes) in chain.iter().zip(found) {

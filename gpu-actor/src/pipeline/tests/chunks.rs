@@ -112,7 +112,9 @@ fn holds(
             }
             Work::Apply(slot, step) => {
                 prop_assert_eq!(step, steps[slot], "PI-5");
-                let mut open = held.iter().flat_map(|&number| &plan[number as usize].shares);
+                let mut open = held
+                    .iter()
+                    .flat_map(|&number| &plan[number as usize].shares);
                 prop_assert!(open.all(|share| share.slot != slot), "PI-5");
                 steps[slot] += 1;
             }

@@ -29,6 +29,12 @@ impl Session {
         self.engine.cut_above(chunk_tokens);
     }
 
+    /// Rows that passed and are no data: pads, of which there are none, however sequences are packed or cut.
+    #[must_use]
+    pub fn wasted_rows(&self) -> u64 {
+        self.engine.passed().wasted()
+    }
+
     /// The stage, for sampling between rounds.
     pub fn stage_mut(&mut self) -> &mut Stage {
         &mut self.engine.stage
