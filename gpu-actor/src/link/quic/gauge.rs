@@ -258,16 +258,17 @@ impl Gauge {
         })
     }
 
-    /// One end sends, the other sends back what came, each on a thread of its own as stages are.
+    /// Both ends send and take, each on a thread of its own as stages are. Either has as many chunks to send at once as
+    /// it may, as stages have in the midst of a round.
     fn linked(&self, [ours, theirs]: [End; 2]) -> Result<(), GaugeError> {
         // Making values is the stage's cost: what came is sent again.
-        let values = vec![1.0_f32; self.chunk_bytes / size_of::<f32>()];
-        let fresh = std::iter::repeat_n(values, CREDITS as usize).collect();
+        let values = || vec![1.0_f32; self.chunk_bytes / size_of::<f32>()];
+        let fresh = || (0..CREDITS).map(|_| values()).collect();
+        let (ahead, back) = (fresh(), fresh());
         thread::scope(|scope| {
-            let echo =
-                scope.spawn(|| theirs.run(Direction::Backward, self.chunks, VecDeque::new()));
-            ours.run(Direction::Forward, self.chunks, fresh)?;
-            echo.join().map_err(|_| GaugeError::Broken)?
+            let other = scope.spawn(|| theirs.run(Direction::Backward, self.chunks, back));
+            ours.run(Direction::Forward, self.chunks, ahead)?;
+            other.join().map_err(|_| GaugeError::Broken)?
         })
     }
 }
