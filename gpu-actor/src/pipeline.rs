@@ -26,8 +26,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 pub mod council;
+mod micro_batch;
 #[cfg(test)]
 mod tests;
+
+use micro_batch::bytes;
+pub use micro_batch::{MicroBatch, Part, Share};
 
 /// Number of a micro-batch in the order of the plan.
 pub type MicroBatchNumber = u64;
@@ -50,43 +54,6 @@ impl Place {
     pub fn is_last(self) -> bool {
         self.stage + 1 == self.stages
     }
-}
-
-/// A job's rows in a micro-batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// The job's adapter.
-    pub slot: Slot,
-    /// Optimizer step that the rows belong to: so many were taken before.
-    pub step: u64,
-    /// Whether the step has no rows after these.
-    pub last: bool,
-}
-
-/// What a stage must know of a micro-batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MicroBatch {
-    /// One more than that of the micro-batch planned before.
-    pub number: MicroBatchNumber,
-    /// Bytes that backward needs of forward on this stage.
-    pub bytes: u64,
-    /// Bytes needed only while it is computed, in one place for all micro-batches: a tape that is made again.
-    pub passing: u64,
-    /// Whether it comes back; evaluations and samples only go forward, and nothing is kept of them.
-    pub trains: bool,
-    /// The jobs in it.
-    pub shares: Vec<Share>,
-    /// Its part of a sequence that is cut.
-    pub part: Part,
-}
-
-/// Whether a micro-batch is a chunk of a sequence, which goes right behind the chunk before and comes back before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
-    /// A chunk is before it.
-    pub follows: bool,
-    /// A chunk is behind it.
-    pub goes_on: bool,
 }
 
 /// What happened.
@@ -405,14 +372,4 @@ impl Pipeline {
         debug_assert!(held <= 1 || self.held_bytes() <= self.budget, "PI-2");
         debug_assert!(held <= self.place.stages - self.place.stage, "PI-3");
     }
-}
-
-/// Bytes that these need when they are held together; one at a time is computed.
-fn bytes<'a>(held: impl Iterator<Item = &'a MicroBatch>) -> u64 {
-    let (mut kept, mut passing) = (0_u64, 0);
-    for micro_batch in held {
-        kept = kept.saturating_add(micro_batch.bytes);
-        passing = micro_batch.passing.max(passing);
-    }
-    kept.saturating_add(passing)
 }
