@@ -1,5 +1,13 @@
 //! Sequences that pass in chunks, on several stages: the same bits as whole ones on one stage.
 
+use std::sync::Arc;
+
+use gpu_actor::stage::adapter::Adapter;
+use gpu_actor::stage::relay::Passed;
+use gpu_actor::stage::step::Stage;
+use gpu_actor::train::pack::{self, Cut, Request, Size};
+use gpu_actor::train::session::layout_of;
+use kernels::cpu::Cpu;
 use proptest::prelude::*;
 use shared::model::Family;
 use shared::recompute::Recompute;
@@ -70,5 +78,68 @@ proptest! {
         let manner = Manner { threads, budget, credits, ahead, ..Manner::new(stages, tokens_per_pass) };
         let many = on_stages(&model, &plans, &manner);
         assert_same(&one, &many, &plans, &format!("{manner:?}"));
+    }
+}
+
+/// On each of three stages, whatever is made again by layer.
+#[test]
+fn what_a_sequence_holds_was_known_with_its_first_chunk_fp_3_ch_2() {
+    let model = tiny::model(Family::Qwen3, false);
+    for (index, spec) in methods::every().into_iter().enumerate() {
+        let mut plan = plain("job", spec);
+        plan.lengths = vec![500];
+        let layout = layout_of(&plan.spec.adapter, &model, plan.spec.seed);
+        let values = plan.values(&layout, &model);
+        let rows = plan.rows(model.shape.vocab);
+        let request = Request {
+            slot: 0,
+            prompt_tokens: layout.prompt.as_ref().map_or(0, |site| site.tokens),
+            prefix_tokens: layout.prefix.as_ref().map_or(0, |site| site.tokens),
+            step: 0,
+            rows: rows.iter().collect(),
+        };
+        let size = Size {
+            budget: 128,
+            chunk: 128,
+            cut: Cut::Anywhere,
+        };
+        let chunks = pack::cut_passes(&[request], size);
+        let mut stages: Vec<Stage> = [0..2, 2..4, 4..tiny::LAYERS]
+            .map(|span| {
+                let part = Arc::new(model.slice(span.clone()));
+                let mut stage = Stage::new(part, Cpu::new(1).unwrap());
+                let slice = layout.slice(span);
+                let own = slice.cut(&values);
+                stage.recompute(index % 3);
+                stage.attach(Adapter::new(Arc::new(slice), own, 7));
+                stage
+            })
+            .into();
+        let known: Vec<_> = stages.iter().map(|s| s.footprint(&chunks[0])).collect();
+        for (number, chunk) in (0..).zip(&chunks) {
+            let mut hidden = None;
+            for stage in &mut stages {
+                if let Passed::Hidden(out) =
+                    stage.forward(number, Arc::new(chunk.clone()), hidden.take())
+                {
+                    hidden = Some(out);
+                }
+            }
+        }
+        for number in (0..chunks.len() as u64).rev() {
+            let mut gradient = None;
+            for (stage, known) in stages.iter_mut().zip(&known).rev() {
+                let held = stage.held_bytes();
+                assert!(held > 0 && held <= known.total(), "{held} bytes, {known:?}");
+                gradient = stage.backward(number, gradient);
+            }
+        }
+        for (stage, known) in stages.iter_mut().zip(&known) {
+            assert_eq!(stage.held_bytes(), 0);
+            let peak = stage.take_peak();
+            assert!(peak <= known.total(), "{peak} bytes, {known:?}");
+            // It is no mere bound: half of it is reached.
+            assert!(2 * peak > known.total(), "{peak} bytes, {known:?}");
+        }
     }
 }

@@ -408,6 +408,12 @@ fn rows_that_belong_to_no_shared_step_are_refused() {
     refused("a step that ends here", &|assist| {
         assist.batch.jobs[0].last = true;
     });
+    refused("a gradient that ends here", &|assist| {
+        assist.batch.jobs[0].closes = true;
+    });
+    refused("a chunk of a sequence", &|assist| {
+        assist.batch.cut = Some(64_000);
+    });
     let mut pair = Pair::helping("job");
     for ticket in 0..2 {
         pair.ask(pair.assist(ticket, Pass::Train, 0));

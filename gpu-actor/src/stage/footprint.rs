@@ -9,8 +9,8 @@
 //! is `passing`, beside that of one layer into which it went forward first; chunks behind the first keep nothing more.
 //!
 //! - `FP-1` `kept` of whole sequences is exactly what [`super::step::Stage::held_bytes`] grows by.
-//! - `FP-2` `kept` of a first chunk is at least what the same grows by until its sequence is back.
-//! - `FP-3` `passing` is at least the shared tape's size while the micro-batch is computed.
+//! - `FP-2` `passing` is at least the shared tape's size while the micro-batch is computed.
+//! - `FP-3` `kept` of a first chunk is at least what is held of its sequence until that is back.
 
 use std::ops::Range;
 

@@ -116,8 +116,10 @@ impl Leading {
         let (Some(guest), [slice]) = (guest, &mut batch.jobs[..]) else {
             return Err(self.misfit("assist", "no such job is shared"));
         };
+        // The chunks of a sequence go in together, and words come one by one: none is sent.
+        let whole = batch.cut.is_none();
         let starts = batch.sequences.iter().all(|sequence| sequence.start == 0);
-        if !starts || !guest.expects(&pass, slice, goal.as_ref()) {
+        if !whole || !starts || !guest.expects(&pass, slice, goal.as_ref()) {
             return Err(self.misfit("assist", "these rows are not of a step that is shared"));
         }
         slice.slot = guest.slot;

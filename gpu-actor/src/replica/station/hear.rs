@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::super::error::ReplicaError;
 use super::super::tenant::Tenant;
 use super::{BEFORE, BEHIND, Plan, Station};
+use crate::batch::Chunk;
 use crate::link::word::{Attach, Pass, Planned, TextNumber, Word};
 use crate::pipeline::council::Heard;
 use crate::pipeline::{Event, MicroBatch, Part, Share, Slot};
@@ -83,18 +84,20 @@ impl Station {
             step: job.step,
             last: planned.goals.iter().any(|goal| goal.slot == job.slot),
         });
+        let chunk = planned.batch.chunk();
+        let part = Part {
+            follows: chunk.is_some_and(Chunk::follows),
+            goes_on: chunk.is_some_and(|chunk| !chunk.ends()),
+        };
         let micro_batch = MicroBatch {
             number: planned.number,
             bytes: footprint.kept,
             passing: footprint.passing,
             trains,
             shares: shares.collect(),
-            part: planned.batch.chunk().map_or(Part::default(), |chunk| Part {
-                follows: chunk.follows(),
-                goes_on: !chunk.ends(),
-            }),
+            part,
         };
-        self.open = planned.batch.chunk().filter(|chunk| !chunk.ends());
+        self.open = chunk.filter(|chunk| !chunk.ends());
         if self.links[BEHIND].is_some() {
             self.forth(Word::Plan(Box::new(planned.clone())))?;
         }
