@@ -47,13 +47,16 @@
 //! memory))` with the two permille as what is reached of the peaks. Without a roofline such an operation is refused
 //! by its key. [`Profile::peak`] makes a profile from published figures alone, and says so in `origin`.
 
+mod assemble;
 mod peak;
+pub mod processor;
 mod read;
 pub(crate) mod roofline;
 
 use serde::{Deserialize, Serialize};
 
 use super::curve::{Curve, Points};
+pub use assemble::{Product, Samples};
 pub use peak::Peak;
 pub use read::BadProfile;
 pub use roofline::Roofline;
