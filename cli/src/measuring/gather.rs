@@ -66,9 +66,9 @@ pub(crate) fn kept(model: &Model) -> (Weights, Weights) {
     (weights(block), weights(model.head().format()))
 }
 
-type Both2 = Both<Points>;
+type Curves = Both<Points>;
 
-fn push(points: &mut Both2, size: usize, forward: u64, backward: u64) {
+fn push(points: &mut Curves, size: usize, forward: u64, backward: u64) {
     points.forward.push((size as u64, forward));
     points.backward.push((size as u64, backward));
 }
@@ -146,8 +146,8 @@ impl Gatherer<'_> {
         )
     }
 
-    fn block(&self, bed: &mut Bed, slot: usize) -> Result<(Both2, Both2), Failure> {
-        let (mut frozen, mut rest) = (Both2::default(), Both2::default());
+    fn block(&self, bed: &mut Bed, slot: usize) -> Result<(Curves, Curves), Failure> {
+        let (mut frozen, mut rest) = (Curves::default(), Curves::default());
         for &rows in &self.rungs.rows {
             self.interrupt.check()?;
             let PassTime { forward, backward } = bed.time(slot, rows, SHORT, rows)?;
@@ -168,7 +168,7 @@ impl Gatherer<'_> {
         let shape = &self.model.shape;
         let mut all = Vec::new();
         for &length in &self.rungs.lengths {
-            let mut points = Both2::default();
+            let mut points = Curves::default();
             for rows in self.rungs.rows_of_length(length) {
                 self.interrupt.check()?;
                 let PassTime { forward, backward } = bed.time(slot, rows, length, rows)?;
@@ -226,7 +226,7 @@ impl Gatherer<'_> {
         target: &str,
     ) -> Result<Adapter, Failure> {
         let slot = bed.attach(kind.spec(target))?;
-        let mut points = Both2::default();
+        let mut points = Curves::default();
         for &rows in &self.rungs.adapter_rows {
             self.interrupt.check()?;
             let PassTime { forward, backward } = bed.time(slot, rows, SHORT, rows)?;
@@ -260,12 +260,12 @@ impl Gatherer<'_> {
         Ok(nanos)
     }
 
-    fn head(&self) -> Result<Both2, Failure> {
+    fn head(&self) -> Result<Curves, Failure> {
         let mut bed = Bed::end(self.model, self.cpu, self.rungs.passes);
         let slot = bed.attach(serde_json::json!(
             { "method": "ia3", "targets": ["k_proj"], "feedforward": [] }
         ))?;
-        let mut points = Both2::default();
+        let mut points = Curves::default();
         for &counted in &self.rungs.counted {
             self.interrupt.check()?;
             // The first row of each sequence has no label of its own.
