@@ -15,7 +15,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder = folder.unwrap_or_else(|| Path::new("."));
     if !folder.is_dir() {
         let message = format!("there is no folder {}: make it first", folder.display());
         return Err(Failure::new(Exit::NotFound, message).about(path));

@@ -50,7 +50,7 @@ pub struct Inputs {
     pub init_tokens: Vec<u32>,
     /// What planning goes by; absent in journals of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measure: Option<Measure>,
+    pub measure: Option<Box<Measure>>,
 }
 
 /// What of a job's rows planning goes by.

@@ -76,7 +76,12 @@ fn setting(args: &SimulateArgs, settings: &Settings) -> Result<Setting, Failure>
         }
     };
     let (model, blocks, tables) = model(args, settings)?;
-    let link = |name: &str| profile.link(name).or(profile.links.first()).cloned();
+    let link = |name: &str| {
+        profile
+            .link(name)
+            .or_else(|| profile.links.first())
+            .cloned()
+    };
     let (Some(inside), Some(between)) = (link("inside"), link("between")) else {
         let message = format!(
             "the profile of {} has no link: measure it anew",

@@ -31,15 +31,6 @@ pub(crate) struct Problem {
     pub(crate) model: String,
 }
 
-/// Between nodes, where no profile tells: 10 Gbit/s and 200 us.
-fn between() -> Link {
-    Link {
-        name: "between".into(),
-        latency_nanos: 200_000,
-        bytes_per_second: 1_250_000_000,
-    }
-}
-
 /// Reads jobs, model, nodes and profiles.
 ///
 /// # Errors
@@ -119,7 +110,7 @@ pub(crate) fn snapshot(
         // The slowest of what the devices say.
         links.min_by_key(|link| link.bytes_per_second).cloned()
     };
-    let between = link("between").unwrap_or_else(between);
+    let between = link("between").unwrap_or_else(Link::assumed);
     Snapshot {
         model: planned.shape.clone(),
         blocks: planned.blocks,

@@ -76,7 +76,7 @@ async fn prepare(
         rows_sha256: stamp.sha256,
         init_from,
         init_tokens,
-        measure: Some(measure),
+        measure: Some(Box::new(measure)),
     })
 }
 

@@ -191,11 +191,7 @@ impl Gate {
         let link = profiles
             .values()
             .find_map(|profile| profile.link("between"));
-        let link = link.cloned().unwrap_or(Link {
-            name: "between".into(),
-            latency_nanos: 200_000,
-            bytes_per_second: 1_000_000_000,
-        });
+        let link = link.cloned().unwrap_or_else(Link::assumed);
         let tenant = |(name, served): (String, u64)| {
             let weight = admission.tenants.get(&name).copied().unwrap_or(1);
             (name, Tenant { weight, served })

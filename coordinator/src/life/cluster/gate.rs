@@ -143,7 +143,7 @@ impl Coordinator {
             let measure = job
                 .inputs
                 .as_ref()
-                .and_then(|inputs| inputs.measure.as_ref());
+                .and_then(|inputs| inputs.measure.as_deref());
             let spec = serde_json::from_str::<JobSpec>(&job.spec).ok();
             if let (Some(measure), Some(spec)) = (measure, spec) {
                 let mut task = admission::task(&spec, measure, job.submitted);

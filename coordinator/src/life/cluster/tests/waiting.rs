@@ -37,7 +37,7 @@ fn submit(desk: &mut Desk, name: &str) -> JobId {
         panic!("a job is accepted");
     };
     let inputs = Inputs {
-        measure: Some(Measure::of([(32, 30); 4])),
+        measure: Some(Box::new(Measure::of([(32, 30); 4]))),
         ..Inputs::default()
     };
     desk.input(Input::Prepared {
