@@ -7,6 +7,7 @@ mod data;
 mod local;
 mod model;
 mod parse;
+mod plan;
 mod train;
 
 use clap::{Parser, Subcommand};
@@ -24,6 +25,7 @@ pub(crate) use local::{
     ConfigInitArgs, ConfigShowArgs, DoctorArgs, DownArgs, JoinArgs, JoinRole, ReplArgs, UpArgs,
 };
 pub(crate) use model::{InspectArgs, ModelCommand, PullArgs, TinyArgs, TinyFamily};
+pub(crate) use plan::{PlanArgs, ProblemArgs, ProfileArgs, QuoteArgs, SimulateArgs, SimulatedMix};
 pub(crate) use train::{DemoArgs, GenerateArgs, TrainArgs};
 
 const EXIT_CODES: &str = "\
@@ -100,6 +102,14 @@ pub(crate) enum Command {
     /// Measures
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Measures this device for the planner
+    Profile(ProfileArgs),
+    /// Shows which jobs would share what, where and why, before anything runs
+    Plan(PlanArgs),
+    /// Says when jobs would be done and what they would cost
+    Quote(QuoteArgs),
+    /// Runs a fleet of GPUs in virtual time, beside other ways to share it
+    Simulate(SimulateArgs),
     /// Starts a cluster on this machine
     Up(UpArgs),
     /// Runs the process that decides for a cluster

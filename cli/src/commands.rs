@@ -18,8 +18,12 @@ pub(crate) mod join;
 pub(crate) mod model_inspect;
 pub(crate) mod model_pull;
 pub(crate) mod model_tiny;
+pub(crate) mod plan;
+pub(crate) mod profile;
+pub(crate) mod quote;
 pub(crate) mod repl;
 pub(crate) mod settings;
+pub(crate) mod simulate;
 pub(crate) mod train;
 pub(crate) mod up;
 
@@ -56,6 +60,8 @@ pub(crate) fn alone(
         Command::Adapter(AdapterCommand::Merge(args)) => adapter_merge::run(args, settings, output),
         Command::Bench(BenchCommand::Train(args)) => bench_train::run(args, settings, output),
         Command::Bench(BenchCommand::Pipeline(args)) => bench_pipeline::run(args, settings, output),
+        Command::Profile(args) => profile::run(args, settings, output),
+        Command::Simulate(args) => simulate::run(args, settings, output),
         other => Err(Failure::new(
             Exit::Internal,
             format!("{other:?} is not done here"),

@@ -40,6 +40,8 @@ pub(crate) fn run(command: &Command, session: &Session<'_>) -> Result<Exit, Fail
         }
         Command::Trace(args) => session.with_cluster(&args.cluster, |desk| trace::run(args, desk)),
         Command::Fetch(args) => session.with_cluster(&args.cluster, |desk| fetch::run(args, desk)),
+        Command::Plan(args) => commands::plan::run(args, session),
+        Command::Quote(args) => commands::quote::run(args, session),
         Command::Up(args) => commands::up::run(args, session),
         Command::Down(args) => commands::down::run(args, session),
         Command::Doctor(args) => commands::doctor::run(args, session),

@@ -4,6 +4,7 @@
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod adapter_folder;
+mod admission;
 mod args;
 mod backbone;
 mod bench;
@@ -21,7 +22,9 @@ mod interrupt;
 mod language;
 mod local;
 mod machine;
+mod measuring;
 mod merged_model;
+mod planning;
 mod process;
 mod progress;
 mod remark;
@@ -34,6 +37,7 @@ mod shown;
 mod store;
 mod timeline;
 mod training;
+mod whole_file;
 mod writer;
 
 use std::io::{self, IsTerminal};

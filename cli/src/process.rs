@@ -21,6 +21,7 @@ use shared::job::Products;
 use shared::net::endpoint::EndpointSettings;
 use shared::units::{Bytes, Micros};
 
+use crate::admission;
 use crate::backbone;
 use crate::clock;
 use crate::exit::{Exit, Failure, OrExit};
@@ -99,7 +100,7 @@ pub(crate) fn coordinator(
     }
     let authority = directory.join(places::AUTHORITY);
     Ok(CoordinatorSettings {
-        decisions: decide(loaded, &model, hash),
+        decisions: decide(loaded, &model, hash)?,
         language: Arc::new(Spoken {
             tokenizer: language.tokenizer,
             template: language.template,
@@ -157,7 +158,7 @@ fn steady() -> Micros {
     Micros(u64::try_from(since).unwrap_or(u64::MAX))
 }
 
-fn decide(loaded: &Loaded, model: &Model, hash: String) -> decisions::Settings {
+fn decide(loaded: &Loaded, model: &Model, hash: String) -> Result<decisions::Settings, Failure> {
     let config = &loaded.config;
     let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let stages = match config.plan.stages {
@@ -169,7 +170,8 @@ fn decide(loaded: &Loaded, model: &Model, hash: String) -> decisions::Settings {
         Stages::AllNodes => narrow(config.node.len() as u64),
     };
     let bound = config.coordinator.heartbeat_bound();
-    decisions::Settings {
+    Ok(decisions::Settings {
+        admission: Some(admission::of(loaded, model)?),
         cluster: config.cluster.name.to_string(),
         backbone: decisions::Backbone {
             name: model
@@ -200,7 +202,7 @@ fn decide(loaded: &Loaded, model: &Model, hash: String) -> decisions::Settings {
             reconnect: bound,
             ..decisions::Bounds::default()
         },
-    }
+    })
 }
 
 /// Bytes as they lie in the file, and multiplications per token.

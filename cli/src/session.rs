@@ -110,11 +110,11 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// As [`Self::connect`], and what it says.
-    pub(crate) fn with_cluster(
+    pub(crate) fn with_cluster<T>(
         &self,
         named: &ClusterArgs,
-        work: impl FnOnce(&Desk<'_>) -> Result<Exit, Failure>,
-    ) -> Result<Exit, Failure> {
+        work: impl FnOnce(&Desk<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let control = self.connect(named)?;
         let interrupt = Interrupt::listen()?;
         interrupt.silently();

@@ -1,5 +1,6 @@
 //! The pure machines: jobs, nodes, plans, moves, and all of it together.
 
+pub mod admission;
 pub mod cluster;
 pub mod layout;
 pub mod ledger;

@@ -48,6 +48,47 @@ pub struct Inputs {
     pub init_from: Option<[(String, String); 2]>,
     /// Token ids of the text that a prompt starts from.
     pub init_tokens: Vec<u32>,
+    /// What planning goes by; absent in journals of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure: Option<Box<Measure>>,
+}
+
+/// What of a job's rows planning goes by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measure {
+    /// Training rows.
+    pub rows: u64,
+    /// Lengths of some of them, evenly spread over all by length.
+    pub lengths: Vec<u32>,
+    /// Permille of their tokens that count in the loss.
+    pub counted_permille: u64,
+}
+
+/// Most lengths that are kept.
+const LENGTHS: usize = 128;
+
+impl Measure {
+    /// Of all rows, each by its length and how many of its tokens count.
+    #[must_use]
+    pub fn of(rows: impl IntoIterator<Item = (usize, usize)>) -> Self {
+        let (mut all, mut counted) = (0u64, 0u64);
+        let mut lengths = Vec::new();
+        for (length, trained) in rows {
+            all += length as u64;
+            counted += trained as u64;
+            lengths.push(u32::try_from(length).unwrap_or(u32::MAX));
+        }
+        lengths.sort_unstable();
+        let rows = lengths.len();
+        let kept = rows.min(LENGTHS);
+        // The longest is always among them: memory goes by it.
+        let at = |place: usize| lengths[((place + 1) * rows).div_ceil(kept) - 1];
+        Self {
+            rows: rows as u64,
+            lengths: (0..kept).map(at).collect(),
+            counted_permille: counted * 1000 / all.max(1),
+        }
+    }
 }
 
 /// A job as accepted.

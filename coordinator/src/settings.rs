@@ -5,6 +5,7 @@ use shared::model::ModelShape;
 use shared::recompute::Recompute;
 use shared::units::{Bytes, Micros};
 
+use crate::life::admission::Admission;
 use crate::life::placement::{Stages, Weights};
 
 /// All of it.
@@ -20,6 +21,8 @@ pub struct Settings {
     pub limits: Limits,
     /// How long each thing may take.
     pub bounds: Bounds,
+    /// Who may begin; without it a replica takes jobs up to their number alone.
+    pub admission: Option<Admission>,
 }
 
 /// The model that all nodes hold a part of.
@@ -158,6 +161,7 @@ pub(crate) mod testing {
             },
             limits: Limits::default(),
             bounds: Bounds::default(),
+            admission: None,
         }
     }
 }

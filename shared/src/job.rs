@@ -55,6 +55,9 @@ pub struct JobSpec {
     /// cluster has; a single process has one.
     #[serde(default = "one_replica", skip_serializing_if = "is_one")]
     pub replicas: u32,
+    /// Whose job it is, where tenants share a cluster; its weight is the cluster's. Results do not depend on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// Start from this adapter folder (PEFT layout) instead of fresh weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_from: Option<String>,

@@ -66,6 +66,7 @@ pub(crate) fn settings(dice: &mut Dice, nodes: u64) -> Settings {
             events_kept: 50,
             events_answered: 10,
         },
+        admission: None,
         bounds: Bounds {
             heartbeat: Micros::of_millis(800),
             reconnect: Micros::of_millis(700),

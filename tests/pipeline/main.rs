@@ -8,6 +8,7 @@
 //! | `chunks` | long sequences that pass in chunks |
 //! | `mixes` | random jobs, passes, budgets and credits |
 //! | `broken` | a job whose numbers break is set aside on all stages, in its last good state |
+//! | `plans` | whatever the planner makes of random nodes: shared passes, uneven cuts, copies, waiting |
 //! | `recovery` | killed, rebuilt on other stages, halted: the same final bits |
 //! | `drain` | steps that are planned and not begun are taken back |
 //! | `partial` | stages that open their own layers |
@@ -26,6 +27,7 @@ mod helping;
 mod methods;
 mod mixes;
 mod partial;
+mod plans;
 mod recompute;
 mod recovery;
 mod run;

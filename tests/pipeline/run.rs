@@ -62,7 +62,7 @@ impl Manner {
         self.start_linked(model, store, 1).pop().unwrap()
     }
 
-    fn settings(&self) -> LocalSettings {
+    pub(crate) fn settings(&self) -> LocalSettings {
         let mut settings = LocalSettings::new(self.tokens_per_pass);
         settings.budget = self.budget;
         settings.recompute = self.recompute;

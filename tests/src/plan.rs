@@ -57,6 +57,7 @@ pub fn plain(name: &str, adapter: AdapterSpec) -> Plan {
         schedule: ScheduleSpec::default(),
         eval: EvalSpec::default(),
         checkpoint: CheckpointSpec::default(),
+        tenant: None,
         init_from: None,
     };
     Plan {

@@ -1,5 +1,6 @@
 //! Words of the command line as values.
 
+use coordinator::plan::profile::Weights;
 use shared::ids::{EventNumber, JobId, JobName};
 use shared::job::{MAX_TOKENS_PER_PASS, Products};
 use shared::wire::request::JobRef;
@@ -38,6 +39,29 @@ pub(super) fn pass_tokens(word: &str) -> Result<usize, String> {
     within.ok_or_else(|| format!("{word:?} is no number from 1 to {MAX_TOKENS_PER_PASS}"))
 }
 
+/// How weights are kept.
+pub(super) fn weights(word: &str) -> Result<Weights, String> {
+    let known = [
+        Weights::F32,
+        Weights::Bf16,
+        Weights::F16,
+        Weights::Q8,
+        Weights::Q4,
+    ];
+    let named = known.into_iter().find(|weights| weights.name() == word);
+    named.ok_or_else(|| {
+        let known = known.map(Weights::name);
+        format!("{word:?} is none of {}", known.join(", "))
+    })
+}
+
+/// A number above 0.
+pub(super) fn positive(word: &str) -> Result<f64, String> {
+    let number = word.parse::<f64>().ok();
+    let number = number.filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| format!("{word:?} is not a number above 0"))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -57,5 +81,9 @@ mod tests {
         assert!(pass_tokens("0").is_err() && pass_tokens("-1").is_err());
         assert!(pass_tokens("16777217").unwrap_err().contains("16777216"));
         assert!(products("f16").unwrap_err().contains("f32, split"));
+        assert_eq!(weights("q4"), Ok(Weights::Q4));
+        assert!(weights("int3").unwrap_err().contains("bf16"));
+        assert_eq!(positive("0.5"), Ok(0.5));
+        assert!(positive("0").is_err() && positive("nan").is_err());
     }
 }

@@ -13,6 +13,7 @@ mod killed;
 mod merged;
 mod modules;
 mod operator;
+mod planning;
 mod pull;
 mod resume;
 mod samples;

@@ -60,7 +60,11 @@ async fn prepare(
     };
     let (language, shape) = (Arc::clone(language), Arc::clone(shape));
     let made = tokio::task::spawn_blocking(move || rows::rows(&spec, &files, &shape, &language));
-    let Rows { bytes, init_tokens } = made
+    let Rows {
+        bytes,
+        init_tokens,
+        measure,
+    } = made
         .await
         .map_err(|_| system("reading the samples panicked: report a bug".into()))??;
     let stamp = Stamp::of(&bytes);
@@ -72,6 +76,7 @@ async fn prepare(
         rows_sha256: stamp.sha256,
         init_from,
         init_tokens,
+        measure: Some(Box::new(measure)),
     })
 }
 

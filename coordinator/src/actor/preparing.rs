@@ -11,6 +11,7 @@ use shared::life::{Reason, ReasonClass};
 use shared::model::ModelShape;
 
 use super::settings::Language;
+use crate::record::Measure;
 
 /// What a job trains on.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(super) struct Rows {
     pub(super) bytes: Vec<u8>,
     /// Token ids of the text that a prompt starts from.
     pub(super) init_tokens: Vec<u32>,
+    /// What planning goes by.
+    pub(super) measure: Measure,
 }
 
 fn data_error(message: String) -> Reason {
@@ -62,6 +65,7 @@ pub(super) fn rows(
     Ok(Rows {
         bytes: packed::pack(&data.train, &data.eval),
         init_tokens,
+        measure: Measure::of(data.train.iter().map(|row| (row.ids.len(), row.trained()))),
     })
 }
 

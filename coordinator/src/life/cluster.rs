@@ -21,6 +21,7 @@
 mod begin;
 mod blame;
 mod closing;
+mod gate;
 mod history;
 mod jobs;
 mod moves;
@@ -71,6 +72,7 @@ pub struct Coordinator {
     history: History,
     relay: Relay,
     closing: Option<Closing>,
+    memory: gate::Memory,
     ignored: u64,
     now: Now,
     out: Outcome,

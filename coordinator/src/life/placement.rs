@@ -84,6 +84,32 @@ pub struct Room {
     pub memory: Bytes,
     /// Compute threads.
     pub threads: u32,
+    /// What its device takes, where that is measured.
+    pub pace: Option<Pace>,
+}
+
+/// What a device takes of a pass, forward and backward, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// The embedding.
+    pub embedding: u64,
+    /// One layer.
+    pub layer: u64,
+    /// Norm, head and loss.
+    pub head: u64,
+}
+
+impl Pace {
+    /// Nanoseconds of a range of so many layers.
+    #[must_use]
+    pub fn of(&self, range: &Range<usize>, layers: usize) -> u64 {
+        let embedding = if range.start == 0 { self.embedding } else { 0 };
+        let head = if range.end == layers { self.head } else { 0 };
+        (range.len() as u64)
+            .saturating_mul(self.layer)
+            .saturating_add(embedding)
+            .saturating_add(head)
+    }
 }
 
 /// What is to be placed, and where it may go.

@@ -89,6 +89,31 @@ pub struct Device {
 /// Norms, rotations, activations and residual sums of a block: kernels that are bound by memory.
 const STREAMS: u64 = 6;
 
+/// How the kernels of a block that are bound by memory are counted: so many forward, so many backward, all alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Streams {
+    /// Kernels forward.
+    pub forward: u64,
+    /// Kernels backward.
+    pub backward: u64,
+    /// Bytes that each reads and writes for one row.
+    pub bytes_per_row: u64,
+}
+
+impl Streams {
+    /// Of a model whose activations take so many bytes a value.
+    #[must_use]
+    pub fn of(model: &ModelShape, value: u64) -> Self {
+        let width = (8 * model.hidden + 3 * model.intermediate) as u64
+            + 2 * (model.q_width() + 2 * model.kv_width()) as u64;
+        Self {
+            forward: STREAMS,
+            backward: 2 * STREAMS,
+            bytes_per_row: width * value / STREAMS,
+        }
+    }
+}
+
 impl Device {
     /// Puts together the curves.
     ///
@@ -112,9 +137,8 @@ impl Device {
             products.push(product(out, input, blocks)?);
         }
         let head = product(model.vocab, model.hidden, tables)?;
-        let width = (8 * model.hidden + 3 * model.intermediate) as u64
-            + 2 * (model.q_width() + 2 * model.kv_width()) as u64;
-        let small = by_tokens(&stream, width * value / STREAMS);
+        let streams = Streams::of(model, value);
+        let small = by_tokens(&stream, streams.bytes_per_row);
         let rows = by_tokens(&stream, 2 * model.hidden as u64 * value);
         let block = |pick: fn(&Both<Curve>) -> &Curve, times: u64| {
             let mut terms: Vec<(&Curve, u64)> =
@@ -125,8 +149,8 @@ impl Device {
         let attention = attention(profile, model)?;
         let mut device = Self {
             block: Both {
-                forward: block(|both| &both.forward, STREAMS),
-                backward: block(|both| &both.backward, 2 * STREAMS),
+                forward: block(|both| &both.forward, streams.forward),
+                backward: block(|both| &both.backward, streams.backward),
             },
             embedding: Both {
                 forward: rows.clone(),

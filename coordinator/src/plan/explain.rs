@@ -237,9 +237,13 @@ pub fn explain(
         let profile = device.profile();
         let how = match profile.origin {
             Origin::Measured => "was measured",
-            Origin::Computed => "was computed from published peaks, not measured",
+            Origin::Computed => "was computed, not measured",
         };
-        grounds.push(format!("the profile of {} {how}", profile.device));
+        let note = match profile.note.as_str() {
+            "" => String::new(),
+            note => format!(": {note}"),
+        };
+        grounds.push(format!("the profile of {} {how}{note}", profile.device));
         if profile.origin == Origin::Measured && !device.estimated.is_empty() {
             grounds.push(format!(
                 "{}: not measured, from its roofline: {}",

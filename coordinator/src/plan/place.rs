@@ -56,6 +56,16 @@ pub struct Fleet {
 }
 
 impl Fleet {
+    /// One without devices: no pipeline is made of it.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self {
+            devices: Vec::new(),
+            sizes: Vec::new(),
+            kinds: BTreeMap::new(),
+        }
+    }
+
     /// Puts together the devices that the nodes have.
     ///
     /// # Errors

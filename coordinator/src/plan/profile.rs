@@ -47,13 +47,16 @@
 //! memory))` with the two permille as what is reached of the peaks. Without a roofline such an operation is refused
 //! by its key. [`Profile::peak`] makes a profile from published figures alone, and says so in `origin`.
 
+mod assemble;
 mod peak;
+pub mod processor;
 mod read;
 pub(crate) mod roofline;
 
 use serde::{Deserialize, Serialize};
 
 use super::curve::{Curve, Points};
+pub use assemble::{Product, Samples};
 pub use peak::Peak;
 pub use read::BadProfile;
 pub use roofline::Roofline;
@@ -203,6 +206,16 @@ pub struct Link {
 }
 
 impl Link {
+    /// Where nobody measured: 10 Gbit/s and 200 us.
+    #[must_use]
+    pub fn assumed() -> Self {
+        Self {
+            name: "between".into(),
+            latency_nanos: 200_000,
+            bytes_per_second: 1_250_000_000,
+        }
+    }
+
     /// Time of one transfer in nanoseconds.
     #[must_use]
     pub fn nanos(&self, bytes: u64) -> u64 {

@@ -109,6 +109,20 @@ impl LocalReplica {
         settings: &LocalSettings,
     ) -> Result<Vec<Self>, ReplicaError> {
         let spans = spans(model.layers.len(), stages)?;
+        Self::start_cut(model, cpu, (replicas, &spans), store, settings)
+    }
+
+    /// The same with stages of these layers, which follow one another and cover all.
+    ///
+    /// # Errors
+    /// [`ReplicaError::Thread`] when the system gives no thread.
+    pub fn start_cut(
+        model: &Model,
+        cpu: &Cpu,
+        (replicas, spans): (u32, &[Range<usize>]),
+        store: &Arc<dyn Artifacts>,
+        settings: &LocalSettings,
+    ) -> Result<Vec<Self>, ReplicaError> {
         let turn = (cpu.threads() == 1).then(|| Arc::new(Mutex::new(())));
         let bells: Vec<Vec<Bell>> = (0..replicas)
             .map(|_| spans.iter().map(|_| Bell::default()).collect())

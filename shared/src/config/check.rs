@@ -181,6 +181,9 @@ fn stages(config: &ClusterConfig, model: Option<ModelFacts>, found: &mut Found<'
         );
         found.add(key, message);
     }
+    if let Err(problem) = config.plan.weights() {
+        found.add("plan.tenants", problem);
+    }
     if let Some(problem) = model.and_then(|model| config.plan.recompute.problem(model.layers)) {
         found.add("plan.recompute", problem);
     }

@@ -1,5 +1,7 @@
 //! Section `plan`: how the backbone is cut and copied.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::recompute::Recompute;
@@ -63,6 +65,14 @@ pub struct PlanSection {
     pub recompute: Recompute,
     /// Whether activations and gradients travel rounded to bf16.
     pub bf16_on_the_wire: bool,
+    /// Files of `spotmux profile`, commas between; `none`: conservative figures.
+    pub profile: String,
+    /// Most milliseconds that company may add to a job's step; 0: no bound.
+    pub max_added_latency_ms: u64,
+    /// A job that has waited for so long is passed by none, and waits for memory alone.
+    pub patience_minutes: u64,
+    /// Weights of tenants, `a=3, b=1`; who is not named weighs 1; `equal`: all weigh 1.
+    pub tenants: String,
 }
 
 impl PlanSection {
@@ -80,7 +90,46 @@ impl PlanSection {
     pub fn activation_budget(&self) -> Bytes {
         mib(self.activation_budget_mib)
     }
+
+    /// Paths of the profiles.
+    #[must_use]
+    pub fn profiles(&self) -> Vec<&str> {
+        let words = self.profile.split(',').map(str::trim);
+        words
+            .filter(|word| !matches!(*word, "" | NO_PROFILE))
+            .collect()
+    }
+
+    /// Weights of the tenants that are named.
+    ///
+    /// # Errors
+    /// What is no `NAME=WEIGHT` with a weight from 1.
+    pub fn weights(&self) -> Result<BTreeMap<String, u64>, String> {
+        let words = self.tenants.split(',').map(str::trim);
+        let words = words.filter(|word| !matches!(*word, "" | ALL_EQUAL));
+        let one = |word: &str| {
+            let (name, weight) = word.split_once('=')?;
+            let weight = weight.trim().parse().ok();
+            let weight = weight.filter(|weight| (1..=LARGEST_WEIGHT).contains(weight))?;
+            let name = name.trim();
+            (!name.is_empty()).then(|| (name.to_owned(), weight))
+        };
+        words
+            .map(|word| {
+                one(word).ok_or_else(|| {
+                    format!("{word:?} is no NAME=WEIGHT with a weight from 1 to {LARGEST_WEIGHT}")
+                })
+            })
+            .collect()
+    }
 }
+
+/// Where no profile is named.
+const NO_PROFILE: &str = "none";
+/// Where no tenant is named.
+const ALL_EQUAL: &str = "equal";
+/// Largest weight of a tenant.
+const LARGEST_WEIGHT: u64 = 1_000_000;
 
 impl Default for PlanSection {
     fn default() -> Self {
@@ -93,6 +142,10 @@ impl Default for PlanSection {
             activation_budget_mib: 256,
             recompute: Recompute::None,
             bf16_on_the_wire: false,
+            profile: NO_PROFILE.into(),
+            max_added_latency_ms: 0,
+            patience_minutes: 60,
+            tenants: ALL_EQUAL.into(),
         }
     }
 }
@@ -100,4 +153,34 @@ impl Default for PlanSection {
 /// So many MiB in bytes.
 pub(super) fn mib(count: u64) -> Bytes {
     Bytes(count.saturating_mul(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(profile: &str, tenants: &str) -> PlanSection {
+        PlanSection {
+            profile: profile.into(),
+            tenants: tenants.into(),
+            ..PlanSection::default()
+        }
+    }
+
+    #[test]
+    fn lists_are_read() {
+        assert!(PlanSection::default().profiles().is_empty());
+        assert_eq!(PlanSection::default().weights(), Ok(BTreeMap::new()));
+        let section = section("a.json, b.json", "x=3, y = 1");
+        assert_eq!(section.profiles(), ["a.json", "b.json"]);
+        let weights = section.weights().expect("weights");
+        assert_eq!((weights["x"], weights["y"]), (3, 1));
+    }
+
+    #[test]
+    fn a_wrong_weight_is_named() {
+        for wrong in ["x", "x=0", "=2", "x=many", "a=1,b"] {
+            assert!(section("none", wrong).weights().is_err(), "{wrong}");
+        }
+    }
 }

@@ -6,6 +6,9 @@ use super::limits::{MAX_ALPHA, MAX_EPOCHS, MAX_PROJECTION, MAX_REPLICAS, MAX_SAM
 use super::{AdapterSpec, JobSpec};
 use crate::model::{ModelShape, Target};
 
+/// Longest name of a tenant, in bytes.
+const MAX_TENANT: usize = 64;
+
 /// One thing wrong with a job: which key, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -29,6 +32,12 @@ impl JobSpec {
         self.adapter.collect(shape, &mut found);
         self.contradictions(&mut found);
         self.number_problems(&mut found);
+        if let Some(tenant) = &self.tenant {
+            let plain = tenant.len() <= MAX_TENANT && !tenant.contains([',', '=']);
+            found.when(tenant.trim().is_empty() || !plain, "tenant", || {
+                format!("{tenant:?} is not a name of 1 to {MAX_TENANT} bytes without commas and equals signs")
+            });
+        }
         if let Some(length) = self.data.max_length {
             found.when(
                 length < 2 || length > shape.max_positions,

@@ -72,7 +72,20 @@ fn draw(outcome: &Outcome, top: f64, most_rate: f64, svg: &mut String) {
             }
         }
     }
-    let base = top + 205.0;
+    // Hours at both ends, and days between.
+    for hour in (0..=hours).filter(|hour| hour % 24 == 0 || *hour == hours) {
+        let anchor = if hour == 0 { "start" } else { "end" };
+        let crowded = hours - hour < 12 && hour != hours;
+        if !crowded {
+            let _ = writeln!(
+                svg,
+                "<text x=\"{:.1}\" y=\"{:.0}\" font-size=\"9\" text-anchor=\"{anchor}\">{hour} h</text>",
+                LEFT + hour as f64 * each,
+                top + 157.0
+            );
+        }
+    }
+    let base = top + 208.0;
     let line = |values: Vec<f64>, scale: f64, colour: &str| {
         let points: Vec<String> = values
             .iter()

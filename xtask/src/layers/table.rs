@@ -150,6 +150,8 @@ pub const PURE: &[&str] = &[
     "cli/src/bench/pipeline/bubble.rs",
     "cli/src/bench/pipeline/history.rs",
     "cli/src/local/watch.rs",
+    "cli/src/measuring/rungs.rs",
+    "cli/src/planning/shown.rs",
     "cli/src/repl/words.rs",
     "cli/src/timeline.rs",
     "gpu-actor/src/actor/respite.rs",

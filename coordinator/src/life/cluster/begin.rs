@@ -41,6 +41,7 @@ impl Coordinator {
             empty_since: now.steady,
             relay: Relay::default(),
             closing: None,
+            memory: Default::default(),
             ignored: 0,
             now,
             out: Outcome::default(),

@@ -8,6 +8,7 @@ use shared::wire::notice::{Held, JobNotice};
 use shared::wire::order::{JobAction, JobOrder, Order};
 
 use super::Coordinator;
+use super::gate::{ASKED, Asked};
 use crate::life::ledger::Job;
 use crate::record::{Change, Inputs, Source, finite};
 
@@ -23,23 +24,40 @@ impl Coordinator {
         });
     }
 
-    /// Gives waiting jobs to the replicas with the fewest.
+    /// Gives waiting jobs to the replicas with the fewest, those that admission lets begin.
     pub(super) fn assign(&mut self) {
         if self.closing.is_some() || self.book.ledger.waiting().next().is_none() {
             return;
         }
         let mut load = self.open_replicas();
-        let most = self.settings.limits.jobs_per_replica as usize;
-        let waiting: Vec<JobId> = self.book.ledger.waiting().map(|job| job.id).collect();
-        let mut given: BTreeMap<u32, Vec<JobId>> = BTreeMap::new();
-        for id in waiting {
-            let Some(job) = self.book.ledger.get(id) else {
+        let open = load.len();
+        let mut waiting: Vec<JobId> = self.book.ledger.waiting().map(|job| job.id).collect();
+        let mut gate = match self.gate(&load) {
+            Asked::Open => None,
+            Asked::Answered => return,
+            Asked::Gate(gate) => {
+                waiting = gate.order(&waiting);
+                Some(gate)
+            }
+        };
+        let (mut given, mut refused) = (BTreeMap::<u32, Vec<JobId>>::new(), 0);
+        for (at, id) in waiting.iter().copied().enumerate() {
+            if refused >= ASKED {
+                self.rest_waits(&waiting[at..]);
+                break;
+            }
+            if let Some(gate) = &gate
+                && self.refuse_unfit(gate, id, open)
+            {
                 continue;
+            }
+            let rooms = self.rooms(id, &load);
+            let replica = match &mut gate {
+                Some(gate) => self.choose(gate, id, &rooms),
+                None => rooms.first().copied(),
             };
-            let room = load
-                .iter()
-                .filter(|(n, jobs)| **jobs < most && !job.shunned.contains(n));
-            let Some(replica) = room.min_by_key(|(n, jobs)| (**jobs, **n)).map(|(n, _)| *n) else {
+            let Some(replica) = replica else {
+                refused += usize::from(gate.is_some() && !rooms.is_empty());
                 continue;
             };
             *load.entry(replica).or_default() += 1;
@@ -49,6 +67,21 @@ impl Coordinator {
         for (replica, jobs) in given {
             self.admit(replica, &jobs);
         }
+    }
+
+    /// Replicas that have room for a job by number, those with the fewest jobs first.
+    fn rooms(&self, job: JobId, load: &BTreeMap<u32, usize>) -> Vec<u32> {
+        let most = self.settings.limits.jobs_per_replica as usize;
+        let Some(job) = self.book.ledger.get(job) else {
+            return Vec::new();
+        };
+        let room = load.iter();
+        let mut room: Vec<(usize, u32)> = room
+            .filter(|(n, jobs)| **jobs < most && !job.shunned.contains(n))
+            .map(|(n, jobs)| (*jobs, *n))
+            .collect();
+        room.sort_unstable();
+        room.into_iter().map(|(_, n)| n).collect()
     }
 
     /// Replicas that take jobs, and how many they have. CL-4

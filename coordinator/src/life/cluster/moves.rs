@@ -42,6 +42,7 @@ impl Coordinator {
         if self.moving.is_some() || steady < self.retry_at || !self.may_move() {
             return;
         }
+        self.learn_paces();
         let snapshot = self.snapshot();
         let before = self.book.layout.seats();
         let placed = place(&snapshot, &before);
@@ -124,6 +125,7 @@ impl Coordinator {
                 address: node.hello.address.clone(),
                 memory: node.hello.memory,
                 threads: node.hello.threads,
+                pace: self.pace(node),
             };
             (name.clone(), room)
         };

@@ -3,6 +3,7 @@
 mod desk;
 mod losses;
 mod restarts;
+mod waiting;
 
 use shared::ids::{EventNumber, JobName, PlanEpoch};
 use shared::life::JobState;

@@ -52,7 +52,7 @@ impl Coordinator {
     pub(super) fn job_view(&self, job: &Job) -> JobView {
         let mut view = self.book.ledger.view(job);
         if view.state == JobState::Queued && view.reason.is_none() {
-            view.reason = self.shortage();
+            view.reason = self.shortage().or_else(|| self.waiting_reason(job));
         }
         view
     }

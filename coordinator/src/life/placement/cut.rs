@@ -1,4 +1,7 @@
 //! Cuts the layers into contiguous stages so that the slowest stage is as fast as memory allows.
+//!
+//! How fast a node is tells the profile of its device, where all nodes of the replica have one; else the multiplications
+//! of its layers over its threads.
 
 use shared::ids::NodeName;
 use shared::plan::Seat;
@@ -20,6 +23,8 @@ fn slower(a: Pace, b: Pace) -> bool {
 pub(super) fn cut(snapshot: &Snapshot<'_>, nodes: &[NodeName]) -> Result<Vec<Seat>, NoPlace> {
     let layers = snapshot.weights.layers.len();
     let stages = nodes.len();
+    let rooms = || nodes.iter().filter_map(|node| snapshot.nodes.get(node));
+    let measured = rooms().all(|room| room.pace.is_some());
     if stages > layers {
         return Err(NoPlace::TooManyStages {
             stages: stages as u32,
@@ -41,8 +46,13 @@ pub(super) fn cut(snapshot: &Snapshot<'_>, nodes: &[NodeName]) -> Result<Vec<Sea
                 if snapshot.needed(start..end) > room.memory {
                     continue;
                 }
-                let work = u128::from(snapshot.weights.of(start..end).compute);
-                let own = (work, u128::from(room.threads.max(1)));
+                let own = match room.pace.filter(|_| measured) {
+                    Some(pace) => (u128::from(pace.of(&(start..end), layers)), 1),
+                    None => {
+                        let work = snapshot.weights.of(start..end).compute;
+                        (u128::from(work), u128::from(room.threads.max(1)))
+                    }
+                };
                 let pace = if slower(before, own) { before } else { own };
                 if best[stage][end].is_none_or(|(held, _)| slower(held, pace)) {
                     best[stage][end] = Some((pace, start));

@@ -22,6 +22,7 @@ fn room(memory: u64, threads: u32) -> Room {
         address: "here:1".into(),
         memory: Bytes(memory),
         threads,
+        pace: None,
     }
 }
 
@@ -77,6 +78,35 @@ fn the_slowest_stage_is_as_fast_as_can_be() {
         of(&[("a", 550, 3), ("b", BIG, 1)]).unwrap(),
         ["a:0..2 b:2..8"]
     );
+}
+
+#[test]
+fn where_devices_were_measured_their_times_cut() {
+    let weights = weights(8);
+    let mut snapshot = snapshot(
+        &weights,
+        &[("a", BIG, 1), ("b", BIG, 1)],
+        Stages::AllNodes,
+        1,
+    );
+    let mut pace = |node: &str, layer: u64| {
+        let pace = Pace {
+            embedding: 1,
+            layer,
+            head: 2 * layer,
+        };
+        let room = snapshot.nodes.get_mut(&name(node)).unwrap();
+        room.pace = Some(pace);
+    };
+    // Alike by their threads; the second takes three times as long.
+    pace("a", 100);
+    pace("b", 300);
+    let seats = place(&snapshot, &Seats::new()).unwrap();
+    assert_eq!(shown(&seats), ["a:0..7 b:7..8"]);
+    // Times of one node alone say nothing.
+    snapshot.nodes.get_mut(&name("b")).unwrap().pace = None;
+    let seats = place(&snapshot, &Seats::new()).unwrap();
+    assert_eq!(shown(&seats), ["a:0..5 b:5..8"]);
 }
 
 #[test]

@@ -136,6 +136,30 @@ pub const KEYS: &[Key] = &[
         "halves what travels, and results are no longer those of one process",
     ),
     key(
+        "plan.profile",
+        Kind::Text,
+        "",
+        "with one, stages are cut by its times, and a job waits that would bring no more tokens a second",
+    ),
+    key(
+        "plan.max_added_latency_ms",
+        count(0, 600_000),
+        "ms",
+        "less keeps steps short and makes jobs wait",
+    ),
+    key(
+        "plan.patience_minutes",
+        count(1, 100_000),
+        "min",
+        "longer lets smaller jobs pass one that waits for memory",
+    ),
+    key(
+        "plan.tenants",
+        Kind::Text,
+        "",
+        "who weighs more begins sooner where jobs wait",
+    ),
+    key(
         "gpu_actor.threads",
         count(1, 4096),
         "threads",

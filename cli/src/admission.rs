@@ -1,0 +1,45 @@
+//! Who may begin on a cluster: its file's profiles, bounds and weights of tenants, as the coordinator is told.
+
+use anyhow::Context;
+use coordinator::life::admission::Admission;
+use coordinator::plan::device::Device;
+use coordinator::plan::profile::Profile;
+use gpu_actor::model::Model;
+use shared::config::load::Loaded;
+use shared::units::Micros;
+
+use crate::exit::{Exit, Failure, OrExit};
+use crate::measuring::gather;
+use crate::planning::profiles;
+
+/// Reads the profiles that the file names.
+///
+/// # Errors
+/// [`Exit::BadInput`] when a profile is none or of another model, or a weight is none.
+pub(crate) fn of(loaded: &Loaded, model: &Model) -> Result<Admission, Failure> {
+    let plan = &loaded.config.plan;
+    let read = |path: &str| profiles::read(&loaded.path_of(path));
+    let (blocks, tables) = gather::kept(model);
+    let profiles: Vec<Profile> = plan
+        .profiles()
+        .into_iter()
+        .map(read)
+        .collect::<Result<_, _>>()?;
+    for profile in &profiles {
+        // A profile of another model is told when the coordinator starts, and not when a job waits.
+        Device::new(profile, &model.shape, blocks, tables)
+            .with_context(|| format!("plan.profile: {}", profile.device))
+            .or_exit(Exit::BadInput)?;
+    }
+    Ok(Admission {
+        profiles,
+        blocks,
+        tables,
+        max_added_latency: Micros::of_millis(plan.max_added_latency_ms),
+        patience: Micros(plan.patience_minutes.saturating_mul(60_000_000)),
+        tenants: plan
+            .weights()
+            .map_err(|problem| Failure::new(Exit::BadInput, format!("plan.tenants: {problem}")))?,
+        tokens_per_pass: plan.tokens_per_pass,
+    })
+}

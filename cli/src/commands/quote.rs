@@ -1,0 +1,97 @@
+//! `spotmux quote`: when jobs would be done, what they would cost, and the chance to keep a deadline.
+
+use coordinator::plan::place::NoPlace;
+use coordinator::plan::quote::{Quote, quote};
+use coordinator::plan::solve::{NoPlan, solve};
+use serde_json::{Value, json};
+use shared::units::Micros;
+
+use super::plan::failure;
+use crate::args::QuoteArgs;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::planning::problem;
+use crate::planning::shown::{self, span};
+use crate::render::{Align, Table};
+use crate::session::Session;
+
+/// Runs the command.
+pub(crate) fn run(args: &QuoteArgs, session: &Session<'_>) -> Result<Exit, Failure> {
+    let mut problem = problem::of(&args.problem, session)?;
+    let deadline = args.deadline.map(|hours| Micros((hours * 3.6e9) as u64));
+    for task in problem.snapshot.tasks.values_mut() {
+        task.deadline = deadline;
+    }
+    let output = session.output;
+    let (plan, explanation) = match solve(&problem.snapshot, None) {
+        Ok(found) => found,
+        Err(NoPlan::NoPlace(reason @ NoPlace::NoNode)) => {
+            let reason = reason.to_string();
+            output.result(
+                &json!({ "jobs": [], "reason": reason }),
+                &shown::queued(&problem, &reason),
+            )?;
+            return Ok(Exit::Done);
+        }
+        Err(error) => return Err(failure(&error, &problem)),
+    };
+    let mut table = Table::new(&[
+        ("job", Align::Left),
+        ("name", Align::Left),
+        ("waits", Align::Right),
+        ("done in", Align::Right),
+        ("from", Align::Right),
+        ("to", Align::Right),
+        ("cost", Align::Right),
+        ("from", Align::Right),
+        ("to", Align::Right),
+        ("slowdown", Align::Right),
+        ("in time", Align::Right),
+    ]);
+    let mut told = Vec::new();
+    for (id, job) in &problem.jobs {
+        let found = quote(&problem.snapshot, &plan, *id).or_exit(Exit::Internal)?;
+        let refused = explanation.refused.get(id);
+        told.push(told_of(&job.name, found.as_ref(), refused));
+        let mut cells = vec![id.to_string(), job.name.clone()];
+        match found {
+            Some(quote) => cells.extend(cells_of(&quote)),
+            None => cells.extend((0..9).map(|_| "-".to_owned())),
+        }
+        table.row(cells);
+    }
+    let mut text = table.text();
+    for (id, why) in &explanation.refused {
+        text.push_str(&format!("{id} can never train here: {why}\n"));
+    }
+    for line in explanation.grounds.iter().chain(&problem.assumed) {
+        text.push_str(&format!("note: {line}\n"));
+    }
+    let told = json!({ "jobs": told, "grounds": explanation.grounds, "assumed": problem.assumed });
+    output.result(&told, &text)?;
+    Ok(if plan.refused.is_empty() {
+        Exit::Done
+    } else {
+        Exit::WouldNotFit
+    })
+}
+
+fn cells_of(quote: &Quote) -> [String; 9] {
+    [
+        span(quote.wait),
+        span(quote.expected),
+        span(quote.earliest),
+        span(quote.latest),
+        quote.cost.to_string(),
+        quote.least.to_string(),
+        quote.most.to_string(),
+        format!("{:.2}", quote.slowdown_permille as f64 / 1000.0),
+        quote.chance_permille.map_or_else(
+            || "-".into(),
+            |chance| format!("{:.1} %", chance as f64 / 10.0),
+        ),
+    ]
+}
+
+fn told_of(name: &str, quote: Option<&Quote>, refused: Option<&String>) -> Value {
+    json!({ "name": name, "quote": quote, "refused": refused })
+}

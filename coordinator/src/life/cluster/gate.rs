@@ -1,0 +1,223 @@
+//! Who may begin, asked of the replicas as they stand; see [`crate::life::admission`].
+//!
+//! What waits is remembered beside the book and not in it: it follows from the book and the clock.
+
+use std::collections::BTreeMap;
+
+use shared::ids::{JobId, PlanEpoch};
+use shared::job::JobSpec;
+use shared::life::{Reason, ReasonClass};
+
+use super::Coordinator;
+use crate::life::admission::{self, Gate, Member, Scene};
+use crate::life::ledger::Job;
+use crate::life::membership::Node;
+use crate::life::placement::Pace;
+use crate::plan::admit::Wait;
+use crate::plan::snapshot::Task;
+use crate::record::Change;
+
+/// Jobs of which it is asked why they wait, beyond which the answer is the last one's.
+pub(super) const ASKED: usize = 16;
+/// How often those that wait are asked about when nothing else changed.
+const EVERY: u64 = 1_000_000;
+
+/// What is remembered from one question to the next.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    /// Jobs as the planner sees them.
+    tasks: BTreeMap<JobId, Task>,
+    /// Why jobs wait.
+    waits: BTreeMap<JobId, Wait>,
+    /// What the last answer was about.
+    about: Option<About>,
+    /// What devices take of a pass, by their names and threads; nothing where they were not measured.
+    paces: BTreeMap<String, BTreeMap<u32, Option<Pace>>>,
+}
+
+/// What an answer depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct About {
+    epoch: PlanEpoch,
+    load: BTreeMap<u32, usize>,
+    waiting: Vec<JobId>,
+    turn: u64,
+}
+
+fn member(node: &Node) -> Member {
+    Member {
+        device: node.hello.device.clone(),
+        threads: node.hello.threads,
+        memory: node.hello.memory,
+    }
+}
+
+impl Coordinator {
+    /// What a node's device takes of a pass, where it was measured.
+    pub(super) fn pace(&self, node: &Node) -> Option<Pace> {
+        let of_device = self.memory.paces.get(&node.hello.device)?;
+        of_device.get(&node.hello.threads).copied().flatten()
+    }
+
+    /// Looks up what devices take that came since the last time.
+    pub(super) fn learn_paces(&mut self) {
+        let Some(admission) = &self.settings.admission else {
+            return;
+        };
+        if admission.profiles.is_empty() {
+            return;
+        }
+        let shape = &self.settings.backbone.shape;
+        for (_, node) in self.members.nodes() {
+            let (device, threads) = (&node.hello.device, node.hello.threads);
+            let known = self.memory.paces.get(device);
+            if !known.is_some_and(|known| known.contains_key(&threads)) {
+                let pace = admission.pace(&member(node), shape);
+                let of_device = self.memory.paces.entry(device.clone()).or_default();
+                of_device.insert(threads, pace);
+            }
+        }
+    }
+
+    /// The question, unless admission is off or nothing changed since the last answer.
+    pub(super) fn gate(&mut self, load: &BTreeMap<u32, usize>) -> Asked {
+        let Some(admission) = self.settings.admission.clone() else {
+            return Asked::Open;
+        };
+        let waiting: Vec<JobId> = self.book.ledger.waiting().map(|job| job.id).collect();
+        let about = About {
+            epoch: self.book.layout.epoch,
+            load: load.clone(),
+            waiting,
+            turn: self.now.wall.0 / EVERY,
+        };
+        if self.memory.about.as_ref() == Some(&about) {
+            return Asked::Answered;
+        }
+        self.memory.about = Some(about);
+        self.remember();
+        let seats = self.book.layout.seats();
+        let nodes = self.members.nodes();
+        let seated = self.book.layout.nodes();
+        let mut served = BTreeMap::new();
+        for job in self.book.ledger.jobs() {
+            if let Some(task) = self.memory.tasks.get(&job.id) {
+                *served.entry(task.tenant.clone()).or_insert(0) += job.tokens;
+            }
+        }
+        let scene = Scene {
+            shape: &self.settings.backbone.shape,
+            members: nodes
+                .filter(|(name, _)| seated.contains(*name))
+                .map(|(name, node)| (name.clone(), member(node)))
+                .collect(),
+            seats: &seats,
+            on: seats
+                .keys()
+                .map(|n| (*n, self.book.ledger.on(*n)))
+                .collect(),
+            tasks: self.memory.tasks.clone(),
+            served,
+            now: self.now.wall,
+        };
+        match Gate::new(&admission, scene) {
+            Ok(gate) => Asked::Gate(Box::new(gate)),
+            // A profile of another model: admission by number alone.
+            Err(_) => Asked::Open,
+        }
+    }
+
+    /// Jobs that have not ended, as the planner sees them.
+    fn remember(&mut self) {
+        let ledger = &self.book.ledger;
+        let live = |id: &JobId| ledger.get(*id).is_some_and(|job| !job.state.is_final());
+        self.memory.tasks.retain(|id, _| live(id));
+        for job in ledger.jobs().filter(|job| !job.state.is_final()) {
+            let left = |steps: u64| steps.saturating_sub(job.step).max(1);
+            if let Some(task) = self.memory.tasks.get_mut(&job.id) {
+                if job.total > 0 {
+                    task.steps = left(job.total);
+                }
+                continue;
+            }
+            let measure = job
+                .inputs
+                .as_ref()
+                .and_then(|inputs| inputs.measure.as_deref());
+            let spec = serde_json::from_str::<JobSpec>(&job.spec).ok();
+            if let (Some(measure), Some(spec)) = (measure, spec) {
+                let mut task = admission::task(&spec, measure, job.submitted);
+                task.steps = left(task.steps);
+                self.memory.tasks.insert(job.id, task);
+            }
+        }
+    }
+
+    /// Asks for a place among these replicas, the emptiest first.
+    pub(super) fn choose(&mut self, gate: &mut Gate, job: JobId, rooms: &[u32]) -> Option<u32> {
+        let mut why = None;
+        for replica in rooms {
+            match gate.takes(*replica, job) {
+                Ok(()) => {
+                    gate.begin(*replica, job);
+                    self.memory.waits.remove(&job);
+                    return Some(*replica);
+                }
+                Err(wait) => {
+                    why.get_or_insert(wait);
+                }
+            }
+        }
+        if let Some(wait) = why {
+            gate.waits(job, &wait);
+            self.memory.waits.insert(job, wait);
+        }
+        None
+    }
+
+    /// Refuses what fits no replica, when all that are wanted are at work.
+    pub(super) fn refuse_unfit(&mut self, gate: &Gate, job: JobId, open: usize) -> bool {
+        if open < self.settings.layout.replicas as usize || self.lack.is_some() {
+            return false;
+        }
+        let Some(refusal) = gate.never(job) else {
+            return false;
+        };
+        let reason = Reason {
+            class: ReasonClass::NoCapacity,
+            message: format!("it can never train on this cluster: {refusal}"),
+        };
+        self.memory.waits.remove(&job);
+        self.record(Change::Unfit { job, reason });
+        true
+    }
+
+    /// Those that were not asked wait as the last one that was.
+    pub(super) fn rest_waits(&mut self, rest: &[JobId]) {
+        let last = self.memory.waits.values().next_back().copied();
+        for job in rest {
+            if let Some(wait) = last {
+                self.memory.waits.insert(*job, wait);
+            }
+        }
+    }
+
+    /// Why a job waits that could have had a replica.
+    pub(super) fn waiting_reason(&self, job: &Job) -> Option<Reason> {
+        let wait = self.memory.waits.get(&job.id)?;
+        Some(Reason {
+            class: ReasonClass::NoCapacity,
+            message: format!("it {wait}"),
+        })
+    }
+}
+
+/// What was made of a question.
+pub(super) enum Asked {
+    /// Admission is off: by number alone.
+    Open,
+    /// The answer is still that of before.
+    Answered,
+    /// To be asked.
+    Gate(Box<Gate>),
+}

@@ -1,0 +1,151 @@
+//! Plans never change results: whatever the planner makes of random nodes, each job ends with the bits it has alone.
+//!
+//! A plan is carried out as far as the engine goes: its replicas with its cut of the layers, its jobs together on each,
+//! passes of as many rows as its micro-batches have; jobs that wait train on their replica when those before have ended.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use coordinator::life::admission;
+use coordinator::plan::answer::Plan as Answer;
+use coordinator::plan::place::Seat;
+use coordinator::plan::profile::{Link, Weights, processor};
+use coordinator::plan::snapshot::{Machine, Options, Snapshot};
+use coordinator::plan::solve::solve;
+use coordinator::record::Measure;
+use gpu_actor::model::Model;
+use gpu_actor::replica::local::LocalReplica;
+use kernels::cpu::Cpu;
+use proptest::prelude::*;
+use shared::ids::{JobId, NodeName};
+use shared::model::Family;
+use shared::units::{Bytes, MicroUsd, Micros};
+use system_tests::plan::{self, Plan};
+
+use crate::mixes::cases;
+use crate::run::{Manner, Remains, assert_same_state, on_one, remains, rounds, store};
+use crate::tiny;
+
+/// A node: threads, and memory beside what the program takes, in KiB.
+type Node = (u32, u64);
+
+fn snapshot(model: &Model, plans: &[Plan], nodes: &[Node], options: Options) -> Snapshot {
+    let between = Link {
+        name: "between".into(),
+        latency_nanos: 200_000,
+        bytes_per_second: 1_000_000_000,
+    };
+    let mut profiles = BTreeMap::new();
+    let mut machines = BTreeMap::new();
+    for (number, (threads, kib)) in nodes.iter().enumerate() {
+        let profile = processor::unmeasured("cpu test", *threads, 1 << 30);
+        let machine = Machine {
+            device: profile.device.clone(),
+            memory: Bytes(profile.workspace_bytes + (kib << 10)),
+            site: "here".into(),
+            price: MicroUsd(0),
+            losses_per_kilohour: 0,
+        };
+        machines.insert(NodeName::new(format!("n{number}")).unwrap(), machine);
+        profiles.insert(profile.device.clone(), profile);
+    }
+    let task = |plan: &Plan| {
+        let rows = plan.lengths.iter().map(|length| (*length, *length));
+        admission::task(&plan.spec, &Measure::of(rows), Micros(0))
+    };
+    Snapshot {
+        model: model.shape.clone(),
+        blocks: Weights::F32,
+        tables: Weights::F32,
+        profiles,
+        nodes: machines,
+        inside: between.clone(),
+        between,
+        tasks: (0..).map(JobId).zip(plans.iter().map(task)).collect(),
+        tenants: BTreeMap::new(),
+        options,
+        now: Micros(0),
+    }
+}
+
+fn spans(seats: &[Seat]) -> Vec<Range<usize>> {
+    let span = |seat: &Seat| seat.first as usize..seat.end as usize;
+    seats.iter().map(span).collect()
+}
+
+/// Trains jobs together on stages of this cut.
+fn train(
+    model: &Arc<Model>,
+    spans: &[Range<usize>],
+    plans: &[&Plan],
+    tokens_per_pass: usize,
+) -> Vec<Remains> {
+    let store = store();
+    let manner = Manner::new(spans.len(), tokens_per_pass.max(1));
+    let cpu = Cpu::new(manner.threads).unwrap();
+    let started = LocalReplica::start_cut(model, &cpu, (1, spans), &store, &manner.settings());
+    let mut replica = started.unwrap().pop().unwrap();
+    let told = rounds(&mut replica, plans, model, &store, &[]).unwrap();
+    replica.close().unwrap();
+    let plans: Vec<Plan> = plans.iter().map(|plan| (*plan).clone()).collect();
+    remains(&plans, told, &store, model)
+}
+
+/// Carries out an answer; what is left of each job.
+fn carry_out(model: &Arc<Model>, plans: &[Plan], answer: &Answer) -> BTreeMap<JobId, Remains> {
+    let mut left = BTreeMap::new();
+    for (number, replica) in &answer.replicas {
+        let waits = answer
+            .waiting
+            .iter()
+            .filter(|(_, wait)| wait.replica == *number);
+        let late: Vec<JobId> = waits.map(|(job, _)| *job).collect();
+        let micro_batches = replica.arrangement.as_ref().map_or(1, |a| a.micro_batches);
+        for jobs in [&replica.jobs, &late]
+            .into_iter()
+            .filter(|jobs| !jobs.is_empty())
+        {
+            let chosen: Vec<&Plan> = jobs.iter().map(|job| &plans[job.0 as usize]).collect();
+            let rows: usize = chosen.iter().flat_map(|plan| &plan.lengths).sum();
+            let per_pass = rows.div_ceil(micro_batches as usize);
+            let remains = train(model, &spans(&replica.seats), &chosen, per_pass);
+            left.extend(jobs.iter().copied().zip(remains));
+        }
+    }
+    left
+}
+
+proptest! {
+    #![proptest_config(cases(8))]
+
+    #[test]
+    fn random_plans_of_the_same_jobs_leave_the_same_adapters(
+        mut plans in plan::any_plans(1..6),
+        family in proptest::sample::select(Family::ALL.to_vec()),
+        nodes in proptest::collection::vec((1..5u32, prop_oneof![600..3_000u64, Just(1 << 18)]), 1..5),
+        (fuse, order, align) in (any::<bool>(), any::<bool>(), any::<bool>()),
+        saturation_permille in prop_oneof![Just(0u64), Just(5), Just(400)],
+        stages in proptest::option::of(1..4u32),
+    ) {
+        for plan in &mut plans {
+            plan.arrives = 0;
+        }
+        let model = tiny::model(family, true);
+        let stages = stages.filter(|stages| *stages as usize <= nodes.len());
+        let options = Options { fuse, order, align, saturation_permille, stages, ..Options::default() };
+        let question = snapshot(&model, &plans, &nodes, options);
+        // Nodes too small for the backbone make no plan.
+        if let Ok((answer, _)) = solve(&question, None) {
+            let left = carry_out(&model, &plans, &answer);
+            let placed = plans.len() - answer.refused.len();
+            prop_assert_eq!(left.len(), placed, "a job has no place: {:?}", answer.waiting);
+            for (job, found) in left {
+                let plan = plans[job.0 as usize].clone();
+                let alone = on_one(&model, std::slice::from_ref(&plan), 1_000);
+                let what = format!("{:?} under {:?}", plan.spec.adapter, answer.replicas);
+                assert_same_state(&alone[0].state, &found.state, &what);
+            }
+        }
+    }
+}
