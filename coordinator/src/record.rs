@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use shared::ids::{EventNumber, JobId, JobName, NodeName, PlanEpoch, Term};
 use shared::life::Reason;
 use shared::units::Micros;
-use shared::wire::notice::JobNotice;
+use shared::wire::notice::{JobNotice, LeaveCause};
 use shared::wire::request::Submission;
 
 use crate::life::layout::Layout;
@@ -175,6 +175,20 @@ pub enum Change {
         node: NodeName,
         /// Of its process.
         incarnation: u64,
+    },
+    /// A node says that it goes.
+    NodeLeaving {
+        /// The node.
+        node: NodeName,
+        /// It stays for so long at most.
+        within: Micros,
+        /// Why.
+        cause: LeaveCause,
+    },
+    /// It went, and held nothing.
+    NodeLeft {
+        /// The node.
+        node: NodeName,
     },
     /// A node is gone.
     NodeLost {

@@ -9,6 +9,7 @@
 //! | DU-2 | the epoch held never falls, and an order for another plan than the one held has no effect but an answer |
 //! | DU-3 | a numbered notice is told again after every reconnection until it is heard, in the order of its number |
 //! | DU-4 | nothing that the device did for a plan that is no longer held is told |
+//! | DU-5 | a node that leaves stays until it is let go; without a coordinator, until its own steps are durable |
 
 mod post;
 mod unheard;
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shared::ids::{JobId, PlanEpoch, Term};
 use shared::plan::Replica;
 use shared::units::Micros;
-use shared::wire::notice::{Held, Hello, JobNotice, Notice};
+use shared::wire::notice::{Departure, Held, Hello, JobNotice, Notice};
 use shared::wire::order::{JobAction, Order, Ordered};
 
 pub use self::post::Post;
@@ -35,6 +36,7 @@ mod tests;
 pub struct Duty {
     hello: Hello,
     connected: bool,
+    leaving: bool,
     term: Term,
     held: Option<(Post, Standing)>,
     /// What was opened for, and whether it is.
@@ -53,6 +55,7 @@ impl Duty {
         Self {
             hello,
             connected: false,
+            leaving: false,
             term: Term(0),
             held: None,
             open: None,
@@ -67,7 +70,11 @@ impl Duty {
         let mut effects = Vec::new();
         match event {
             Event::Connected => self.connect(&mut effects),
-            Event::Disconnected => self.connected = false,
+            Event::Disconnected => {
+                self.connected = false;
+                self.fend(&mut effects);
+            }
+            Event::Leaving(departure) => self.leave(departure, &mut effects),
             Event::Ordered(Ordered { term, order }) => {
                 if term < self.term {
                     let reason =
@@ -90,6 +97,9 @@ impl Duty {
             Event::Drained(epoch) => {
                 if self.holds(epoch) {
                     self.tell(Notice::Drained { epoch }, &mut effects);
+                    if self.leaving && !self.connected {
+                        effects.push(Effect::Stop);
+                    }
                 }
             }
             Event::Broken(epoch, neighbour, reason) => {
@@ -104,6 +114,7 @@ impl Duty {
                         reason,
                     };
                     self.tell(broken, &mut effects);
+                    self.fend(&mut effects);
                 }
             }
             Event::Job(epoch, job, at, notice) => {
@@ -163,6 +174,25 @@ impl Duty {
         effects.push(Effect::Tell(Notice::Hello(hello)));
         let waiting = self.unheard.notices().cloned();
         effects.extend(waiting.map(Effect::Tell));
+    }
+
+    fn leave(&mut self, departure: Departure, effects: &mut Vec<Effect>) {
+        self.leaving = true;
+        self.tell(Notice::Leaving(departure), effects);
+        self.fend(effects);
+    }
+
+    /// A node that leaves and reaches no coordinator does alone what it can. DU-5
+    fn fend(&self, effects: &mut Vec<Effect>) {
+        if !self.leaving || self.connected {
+            return;
+        }
+        match &self.held {
+            Some((post, Standing::Linked)) if post.leads() => effects.push(Effect::Drain),
+            // Its first stage may be at it: its end comes with that of its links.
+            Some((_, Standing::Linked)) => {}
+            _ => effects.push(Effect::Stop),
+        }
     }
 
     fn forget_jobs(&mut self) {

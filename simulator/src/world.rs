@@ -57,6 +57,8 @@ pub(crate) enum Happening {
     CutPeers(usize),
     /// A node's heart beats; of this process.
     Beat(usize, u64),
+    /// The time of a node that leaves is over; of this process.
+    Leaves(usize, u64),
     /// Something that a process of a node waits for.
     Done(usize, u64, Awaited),
     /// A link between stages is there.
@@ -277,6 +279,7 @@ impl World {
             Happening::Cut(connection) => self.cut(connection),
             Happening::CutPeers(node) => self.cut_peers(node),
             Happening::Beat(node, process) => self.beat(node, process),
+            Happening::Leaves(node, process) => self.leaves(node, process),
             Happening::Done(node, process, what) => self.done(node, process, what),
             Happening::LinkUp(key) => self.link_up(key),
             Happening::Chunk(key, end, message) => self.chunk(key, end, message),
@@ -296,7 +299,10 @@ impl World {
             Happening::ToLeader(instance, _) => leader(*instance),
             Happening::Told(c, _) | Happening::LeaderCloses(c) => leader(of(c)?.instance),
             Happening::Order(c, _) | Happening::NodeCloses(c) => node(of(c)?.node),
-            Happening::Connect(n, _) | Happening::Beat(n, _) | Happening::Done(n, _, _) => node(*n),
+            Happening::Connect(n, _)
+            | Happening::Beat(n, _)
+            | Happening::Leaves(n, _)
+            | Happening::Done(n, _, _) => node(*n),
             Happening::Chunk(key, end, _) | Happening::LinkDown(key, end) => {
                 node(self.links.get(key)?.ends[*end]?.0)
             }

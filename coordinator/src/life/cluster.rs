@@ -17,12 +17,14 @@
 //! | CL-5 | an unlucky cluster is laid out anew at most once in `bounds.retry` |
 //! | CL-6 | where there is another plan, a replica is not seated for ever on nodes that never hold their seats |
 //! | CL-7 | nodes are told to stop when all replicas at work are durable, or cannot be within `bounds.drain` |
+//! | CL-8 | a node that leaves gets no seat, is let go once it has none, and its jobs are durable before, if time suffices |
 
 mod begin;
 mod blame;
 mod closing;
 mod history;
 mod jobs;
+mod leaving;
 mod moves;
 mod nodes;
 mod outcome;
@@ -102,6 +104,7 @@ impl Coordinator {
     /// What follows from whatever happened.
     fn finish(&mut self) -> Outcome {
         self.lay_out();
+        self.let_go();
         self.assign();
         let told = self.history.follow();
         self.out.effects.extend(told);

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use shared::ids::NodeName;
 use shared::job::Products;
 use shared::units::{Bytes, Micros};
-use shared::wire::notice::Hello;
+use shared::wire::notice::{Hello, LeaveCause};
 use thiserror::Error;
 
 use crate::settings::{Backbone, Bounds};
@@ -109,6 +109,19 @@ pub enum Presence {
     Gone,
 }
 
+/// A node that goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// When it goes, let go or not.
+    pub until: Micros,
+    /// From then on its stage does not wait for another node to be ready: what it knows is made durable.
+    pub hurry: Micros,
+    /// Why.
+    pub cause: LeaveCause,
+    /// Whether it was told to go on this connection.
+    pub released: bool,
+}
+
 /// A node as last heard.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -126,6 +139,8 @@ pub struct Node {
     pub next_notice: u64,
     /// Left out of plans until then.
     pub unfit_until: Micros,
+    /// Since it said that it goes.
+    pub leaving: Option<Leaving>,
     /// Age of its device's last work.
     pub device_age: Micros,
     /// Memory in use.
@@ -219,6 +234,7 @@ impl Membership {
         };
         let trained = known.map(|known| known.trained.clone()).filter(|_| same);
         let unfit_until = known.map_or(Micros(0), |known| known.unfit_until);
+        let leaving = known.filter(|_| same).and_then(|known| known.leaving);
         if let Some(old) = arrival.replaced {
             self.links.remove(&old);
         }
@@ -231,6 +247,7 @@ impl Membership {
             left: now,
             gone: false,
             unfit_until,
+            leaving,
             device_age: Micros(0),
             memory_used: Bytes(0),
             trained: trained.unwrap_or_default(),

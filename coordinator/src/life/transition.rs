@@ -191,15 +191,17 @@ impl Goal {
         all.into_iter().collect()
     }
 
+    /// Whether a node is to have a seat of it.
+    #[must_use]
+    pub fn seats(&self, node: &NodeName) -> bool {
+        let seated = self.anew.iter().filter_map(|n| self.target.get(n));
+        seated.flatten().any(|seat| seat.node == *node)
+    }
+
     /// Whether the move needs a node.
     #[must_use]
     pub fn needs(&self, node: &NodeName) -> bool {
-        let seats = self
-            .anew
-            .iter()
-            .filter_map(|n| self.target.get(n))
-            .flatten();
-        self.drained.contains_key(node) || seats.into_iter().any(|seat| seat.node == *node)
+        self.drained.contains_key(node) || self.seats(node)
     }
 }
 

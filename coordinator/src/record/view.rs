@@ -112,6 +112,20 @@ fn told(change: &Change) -> Told {
             format!("{node} is here"),
             json!({ "node": node, "incarnation": incarnation.to_string() }),
         ),
+        Change::NodeLeaving {
+            node,
+            within,
+            cause,
+        } => info(
+            "node_leaving",
+            format!("{node} leaves within {within}: {cause}"),
+            json!({ "node": node, "within_seconds": within.seconds(), "cause": cause }),
+        ),
+        Change::NodeLeft { node } => info(
+            "node_left",
+            format!("{node} has left, and held nothing"),
+            json!({ "node": node }),
+        ),
         Change::NodeLost { node, reason } => warn(
             "node_lost",
             format!("{node} is lost: {reason}"),

@@ -3,6 +3,7 @@
 use shared::ids::NodeName;
 use shared::plan::Seat;
 use shared::units::Bytes;
+use shared::wire::notice::LeaveCause;
 
 use super::unheard::MOST_WAITING;
 use super::*;
@@ -287,4 +288,61 @@ fn a_seat_that_cannot_be_is_refused_and_nothing_is_opened_or_taken() {
         assert!(why.contains(said), "{why}");
     }
     assert_eq!(duty.epoch(), None);
+}
+
+fn leaving(seconds: u64) -> Event {
+    Event::Leaving(Departure {
+        within: Micros(seconds * 1_000_000),
+        cause: LeaveCause::Asked,
+    })
+}
+
+#[test]
+fn du5_a_node_that_leaves_says_so_and_stays_until_it_is_let_go() {
+    let mut duty = leading();
+    let effects = duty.step(leaving(30));
+    assert!(
+        matches!(effects[..], [Effect::Tell(Notice::Leaving(_))]),
+        "{effects:?}"
+    );
+    let epoch = PlanEpoch(1);
+    assert_eq!(
+        duty.step(order(1, Order::Drain { epoch })),
+        [Effect::Drain]
+    );
+    let told = [Effect::Tell(Notice::Drained { epoch })];
+    assert_eq!(duty.step(Event::Drained(epoch)), told);
+    assert_eq!(
+        duty.step(order(1, Order::Release { epoch })),
+        [Effect::LetGo]
+    );
+    assert_eq!(duty.step(order(1, Order::Stop)), [Effect::Stop]);
+}
+
+#[test]
+fn du5_without_a_coordinator_a_first_stage_makes_its_steps_durable_and_goes() {
+    let mut duty = leading();
+    duty.step(Event::Disconnected);
+    assert_eq!(duty.step(leaving(30)), [Effect::Drain]);
+    assert_eq!(duty.step(Event::Drained(PlanEpoch(1))), [Effect::Stop]);
+    // The coordinator goes while the node waits to be let go.
+    let mut waits = leading();
+    waits.step(leaving(30));
+    assert_eq!(waits.step(Event::Disconnected), [Effect::Drain]);
+    // One that follows waits for the end of its links.
+    let mut follower = self::duty();
+    follower.step(Event::Connected);
+    let second = Order::Hold {
+        epoch: PlanEpoch(1),
+        replica: replica(&["n1", "n0"]),
+        stage: 1,
+    };
+    follower.step(order(1, second));
+    follower.step(Event::Linked(PlanEpoch(1), Ok(())));
+    follower.step(Event::Disconnected);
+    assert_eq!(follower.step(leaving(30)), []);
+    let gone = Event::Broken(PlanEpoch(1), None, "reset".into());
+    assert_eq!(follower.step(gone), [Effect::Stop]);
+    // What holds nothing goes at once.
+    assert_eq!(self::duty().step(leaving(30)), [Effect::Stop]);
 }

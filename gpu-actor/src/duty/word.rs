@@ -2,7 +2,7 @@
 
 use shared::ids::{JobId, NodeName, PlanEpoch};
 use shared::units::Micros;
-use shared::wire::notice::{JobNotice, Notice};
+use shared::wire::notice::{Departure, JobNotice, Notice};
 use shared::wire::order::{JobAction, JobOrder, Ordered, SampleOrder};
 use shared::wire::view::SpanView;
 
@@ -17,6 +17,8 @@ pub enum Event {
     Disconnected,
     /// It ordered something.
     Ordered(Ordered),
+    /// The process is to end: told again after each [`Event::Connected`].
+    Leaving(Departure),
     /// The layers of a post are open, or cannot be.
     Opened(PlanEpoch, Result<(), String>),
     /// A post is held and linked to its neighbours, or cannot be.

@@ -4,6 +4,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+pub use super::gpu_actor::GpuActorSection;
 use super::plan::mib;
 pub use super::plan::{PlanSection, Stages};
 use crate::ids::{ClusterName, NodeName};
@@ -230,48 +231,6 @@ impl Default for CoordinatorSection {
             heartbeat_bound_ms: 3000,
             lease_seconds: 10,
             events_kept: 20_000,
-        }
-    }
-}
-
-/// What holds for every node that does not say otherwise.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct GpuActorSection {
-    /// Compute threads.
-    pub threads: u64,
-    /// Memory offered.
-    pub memory_mib: u64,
-    /// Where it listens (UDP).
-    pub listen: SocketAddr,
-    /// Largest backbone that a node without one fetches from another member.
-    pub fetch_gib: u64,
-    /// How fast a node hands its backbone to one that fetches it.
-    pub serve_mib_s: u64,
-}
-
-impl GpuActorSection {
-    /// Largest backbone that is fetched.
-    #[must_use]
-    pub fn fetch(&self) -> Bytes {
-        Bytes(self.fetch_gib.saturating_mul(1 << 30))
-    }
-
-    /// Bytes a second.
-    #[must_use]
-    pub fn serve_rate(&self) -> Bytes {
-        mib(self.serve_mib_s)
-    }
-}
-
-impl Default for GpuActorSection {
-    fn default() -> Self {
-        Self {
-            threads: 1,
-            memory_mib: 1024,
-            listen: SocketAddr::from(([127, 0, 0, 1], 7430)),
-            fetch_gib: 64,
-            serve_mib_s: 64,
         }
     }
 }

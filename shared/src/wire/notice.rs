@@ -140,6 +140,34 @@ pub enum JobNotice {
     },
 }
 
+/// Why a node goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeaveCause {
+    /// Its process was asked to end.
+    Asked,
+    /// Its machine is being taken away.
+    Reclaimed,
+}
+
+impl std::fmt::Display for LeaveCause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Asked => "it was asked to end",
+            Self::Reclaimed => "its machine is being taken away",
+        })
+    }
+}
+
+/// A node goes, whether or not it is let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Departure {
+    /// It stays for so long at most; 0: it goes at once.
+    pub within: Micros,
+    /// Why.
+    pub cause: LeaveCause,
+}
+
 /// What is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Notice {
@@ -223,4 +251,6 @@ pub enum Notice {
         /// What and why.
         reason: String,
     },
+    /// The node goes soon: answered by `Stop` once it holds nothing. Told again on every connection, behind `Hello`.
+    Leaving(Departure),
 }

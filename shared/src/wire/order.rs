@@ -139,7 +139,7 @@ pub enum Order {
         /// Its step.
         step: Option<u64>,
     },
-    /// Save, close links and stop.
+    /// Close links and stop: the cluster ends, or the node said that it goes and holds nothing any more.
     Stop,
 }
 

@@ -62,7 +62,7 @@ pub struct JobView {
 pub enum NodeHealth {
     /// Heartbeats come.
     Alive,
-    /// Its operator wants it empty.
+    /// Its operator wants it empty, or it leaves.
     Draining,
     /// No connection; may come back.
     Lost,

@@ -5,7 +5,7 @@ use shared::job::Products;
 use shared::life::{JobState, Reason, ReasonClass};
 use shared::plan::{Plan, Replica, Seat, Sharing, Sibling};
 use shared::units::{Bytes, Micros};
-use shared::wire::notice::{Held, Hello, JobNotice, Notice};
+use shared::wire::notice::{Departure, Held, Hello, JobNotice, LeaveCause, Notice};
 use shared::wire::opening::{LinkOpening, Opening};
 use shared::wire::order::{JobAction, JobOrder, Order, Ordered, SampleOrder};
 use shared::wire::request::{
@@ -390,6 +390,10 @@ pub(crate) fn notices() -> Vec<Notice> {
             outcome: Err("no".into()),
         },
         Notice::Drained { epoch },
+        Notice::Leaving(Departure {
+            within: Micros(30_000_000),
+            cause: LeaveCause::Reclaimed,
+        }),
         Notice::Holding {
             epoch,
             outcome: Ok(()),

@@ -13,6 +13,8 @@ pub(crate) enum Fault {
     Crash(usize),
     /// It is started again.
     Start(usize),
+    /// It is asked to end, within so long.
+    Leave(usize, Micros),
     /// It is stopped for a while, and goes on as if nothing had been.
     Halt(usize, Micros),
     /// No word between a node and coordinators for a while.
@@ -50,11 +52,15 @@ impl World {
         let nodes = self.nodes.len() as u64;
         let node = self.dice.below(nodes) as usize;
         let long = self.millis(50, 3_000);
-        let fault = match self.dice.below(13) {
+        let fault = match self.dice.below(15) {
             0 | 1 => {
                 let back = at.plus(self.millis(20, 3_000));
                 self.queue.at(back, Happening::Fault(Fault::Start(node)));
                 Fault::Crash(node)
+            }
+            13 | 14 => {
+                let within = self.millis(0, 4_000);
+                Fault::Leave(node, within)
             }
             2 => Fault::Halt(node, long),
             3 => Fault::CutNode(node, long),
@@ -85,6 +91,7 @@ impl World {
         let now = self.now();
         match fault {
             Fault::Crash(node) => self.crash_node(node),
+            Fault::Leave(node, within) => self.leave(node, within),
             Fault::Start(node) => {
                 if !self.nodes[node].running {
                     self.start_node(node, Micros(0));

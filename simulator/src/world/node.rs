@@ -32,6 +32,8 @@ pub(crate) struct Node {
 pub(crate) struct Process {
     pub(crate) term: Term,
     pub(crate) connection: Option<u64>,
+    /// Once it was asked to end: until when it stays.
+    pub(crate) leaving: Option<Micros>,
     pub(crate) post: Option<Post>,
     pub(crate) preparing: Option<PlanEpoch>,
     pub(crate) prepared: Option<PlanEpoch>,

@@ -6,10 +6,11 @@ use gpu_actor::pipeline::Place;
 use shared::ids::{JobId, PlanEpoch};
 use shared::plan::Replica;
 use shared::units::{Bytes, Micros};
-use shared::wire::notice::{Hello, JobNotice, Notice};
+use shared::wire::notice::{Departure, Hello, JobNotice, LeaveCause, Notice};
 use shared::wire::order::{Order, Ordered};
 
 use crate::model;
+use crate::world::faults::Fault;
 use crate::world::lead::Lead;
 use crate::world::links::{LinkKey, PATIENCE};
 use crate::world::node::{Post, Process};
@@ -105,6 +106,43 @@ impl World {
         for notice in unheard {
             self.send_notice(connection, notice);
         }
+        self.tell_leaving(node);
+    }
+
+    /// The process is asked to end, within so long.
+    pub(crate) fn leave(&mut self, node: usize, within: Micros) {
+        let until = self.now().plus(within);
+        let this = &mut self.nodes[node];
+        if !this.running || this.process.leaving.is_some() {
+            return;
+        }
+        this.process.leaving = Some(until);
+        let process = this.incarnation;
+        self.queue.at(until, Happening::Leaves(node, process));
+        self.tell_leaving(node);
+    }
+
+    fn tell_leaving(&mut self, node: usize) {
+        if let Some(until) = self.nodes[node].process.leaving {
+            let within = until.since(self.now());
+            let cause = LeaveCause::Reclaimed;
+            self.tell(node, Notice::Leaving(Departure { within, cause }));
+        }
+    }
+
+    /// Its time is over, let go or not.
+    pub(crate) fn leaves(&mut self, node: usize, process: u64) {
+        if self.is_process(node, process) {
+            self.end_node(node);
+        }
+    }
+
+    /// The process ends as it said, and is started again after a while.
+    fn end_node(&mut self, node: usize) {
+        self.crash_node(node);
+        let delay = self.millis(20, 2_000);
+        self.queue
+            .after(delay, Happening::Fault(Fault::Start(node)));
     }
 
     pub(crate) fn node_closes(&mut self, connection: u64) {
@@ -232,7 +270,15 @@ impl World {
             Order::Act { epoch, job, action } => {
                 self.with_lead(node, epoch, |lead| lead.act(job, action));
             }
-            Order::Sample { .. } | Order::Trace { .. } | Order::Stop => {}
+            Order::Stop => {
+                let name = self.nodes[node].name.clone();
+                if self.shadow.layout.place_of(&name).is_some() {
+                    self.check
+                        .fail("SIM-13", format!("{name} is let go, and has a seat"));
+                }
+                self.end_node(node);
+            }
+            Order::Sample { .. } | Order::Trace { .. } => {}
         }
     }
 

@@ -38,12 +38,20 @@ impl Coordinator {
             return;
         }
         self.note_losses();
+        let hurried = self.hurried();
+        self.hurry(&hurried);
         let steady = self.now.steady;
         if self.moving.is_some() || steady < self.retry_at || !self.may_move() {
             return;
         }
         let snapshot = self.snapshot();
         let before = self.book.layout.seats();
+        if !hurried.is_empty() {
+            let mut target = before;
+            target.retain(|number, _| !hurried.contains(number));
+            let reason = self.reason();
+            return self.begin_move(target, reason);
+        }
         let placed = place(&snapshot, &before);
         match placed {
             Ok(target) => {
@@ -117,7 +125,8 @@ impl Coordinator {
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
         let fit = |(name, node): &(&NodeName, &Node)| {
             let fit = node.unfit_until <= self.now.steady;
-            node.link.is_some() && fit && !self.book.draining.contains(*name)
+            let stays = node.leaving.is_none() && !self.book.draining.contains(*name);
+            node.link.is_some() && fit && stays
         };
         let room = |(name, node): (&NodeName, &Node)| {
             let room = Room {
@@ -157,6 +166,10 @@ impl Coordinator {
         let seats = self.book.layout.nodes();
         match seats.intersection(&self.book.draining).next() {
             Some(node) => format!("{node} shall be empty"),
+            None if seats.iter().any(|node| self.is_leaving(node)) => {
+                let node = seats.iter().find(|node| self.is_leaving(node));
+                format!("{} leaves", node.map_or("a node", NodeName::as_str))
+            }
             None if self.lacks_links() => "replicas are linked, to share steps".into(),
             None => "nodes are here for another replica".into(),
         }

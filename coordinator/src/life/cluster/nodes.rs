@@ -70,6 +70,7 @@ impl Coordinator {
                     self.effect(Effect::Deposed { term });
                 }
             }
+            Notice::Leaving(departure) => self.leaves(name, departure),
         }
     }
 
@@ -264,7 +265,7 @@ impl Coordinator {
     }
 
     pub(super) fn closed(&mut self, link: LinkId) {
-        if let Some(node) = self.members.closed(self.now.steady, link) {
+        if let Some(node) = self.closed_link(link) {
             let effects = self.relay.lost(&node);
             self.out.effects.extend(effects);
         }

@@ -1,6 +1,7 @@
 //! The whole machine, driven by hand.
 
 mod desk;
+mod leaving;
 mod losses;
 mod restarts;
 

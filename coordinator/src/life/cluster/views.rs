@@ -99,7 +99,7 @@ impl Coordinator {
         });
         let health = if node.link.is_none() {
             NodeHealth::Lost
-        } else if self.book.draining.contains(name) {
+        } else if self.book.draining.contains(name) || node.leaving.is_some() {
             NodeHealth::Draining
         } else {
             NodeHealth::Alive

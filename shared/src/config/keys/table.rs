@@ -159,6 +159,12 @@ pub const KEYS: &[Key] = &[
         "MiB/s",
         "how fast a node hands its backbone to another; more is taken from training traffic",
     ),
+    key(
+        "gpu_actor.leave_seconds",
+        count(0, 24 * 3600),
+        "s",
+        "a node that is asked to end stays so long for its stage to move; less costs steps that are not durable",
+    ),
     key("node.name", Kind::Name, "", "its certificate bears it"),
     key(
         "node.listen",
