@@ -198,6 +198,8 @@ fn decide(loaded: &Loaded, model: &Model, hash: String) -> decisions::Settings {
         bounds: decisions::Bounds {
             heartbeat: bound,
             reconnect: bound,
+            device: config.coordinator.device_patience(),
+            outage: config.store.outage(),
             ..decisions::Bounds::default()
         },
     }

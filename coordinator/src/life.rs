@@ -1,6 +1,7 @@
 //! The pure machines: jobs, nodes, plans, moves, and all of it together.
 
 pub mod cluster;
+pub mod device;
 pub mod layout;
 pub mod ledger;
 pub mod membership;

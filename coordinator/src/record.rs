@@ -96,7 +96,7 @@ pub enum Change {
         /// Where they are.
         inputs: Inputs,
     },
-    /// Its files cannot be trained on.
+    /// Its files cannot be trained on, or no replica could take it for longer than is borne.
     Unfit {
         /// The job.
         job: JobId,
@@ -124,6 +124,13 @@ pub enum Change {
     CancelAsked {
         /// The job.
         job: JobId,
+    },
+    /// Fewer replicas share its steps than it asks for.
+    SharedByFewer {
+        /// The job.
+        job: JobId,
+        /// By how many, and why.
+        reason: String,
     },
     /// A replica told of it.
     Heard {
@@ -169,6 +176,13 @@ pub enum Change {
         /// Whether it may have work again.
         undo: bool,
     },
+    /// A first stage was to make its jobs durable for the end of the cluster, and could not yet.
+    NotDurable {
+        /// The node.
+        node: NodeName,
+        /// Why.
+        reason: String,
+    },
     /// A node came.
     NodeJoined {
         /// The node.
@@ -211,6 +225,7 @@ impl Change {
             | Self::PauseAsked { job }
             | Self::ResumeAsked { job }
             | Self::CancelAsked { job }
+            | Self::SharedByFewer { job, .. }
             | Self::Heard { job, .. } => Some(*job),
             _ => None,
         }

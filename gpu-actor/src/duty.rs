@@ -11,6 +11,7 @@
 //! | DU-4 | nothing that the device did for a plan that is no longer held is told |
 //! | DU-5 | a node that leaves stays until it is let go; without a coordinator, until its own steps are durable |
 
+mod leaving;
 mod post;
 mod unheard;
 mod word;
@@ -20,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shared::ids::{JobId, PlanEpoch, Term};
 use shared::plan::Replica;
 use shared::units::Micros;
-use shared::wire::notice::{Departure, Held, Hello, JobNotice, Notice};
+use shared::wire::notice::{Held, Hello, JobNotice, Notice};
 use shared::wire::order::{JobAction, Order, Ordered};
 
 pub use self::post::Post;
@@ -94,10 +95,16 @@ impl Duty {
                 }
             }
             Event::Linked(epoch, outcome) => self.link(epoch, outcome, &mut effects),
-            Event::Drained(epoch) => {
+            Event::Drained([epoch, toward], outcome) => {
                 if self.holds(epoch) {
-                    self.tell(Notice::Drained { epoch }, &mut effects);
-                    if self.leaving && !self.connected {
+                    let durable = outcome.is_ok();
+                    let drained = Notice::Drained {
+                        epoch,
+                        toward,
+                        outcome,
+                    };
+                    self.tell(drained, &mut effects);
+                    if durable && self.leaving && !self.connected {
                         effects.push(Effect::Stop);
                     }
                 }
@@ -139,12 +146,6 @@ impl Duty {
         self.held.as_ref().map(|(post, _)| post.epoch)
     }
 
-    /// Whether a first stage has jobs.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        !self.jobs.is_empty()
-    }
-
     /// The highest term heard.
     #[must_use]
     pub fn term(&self) -> Term {
@@ -174,25 +175,6 @@ impl Duty {
         effects.push(Effect::Tell(Notice::Hello(hello)));
         let waiting = self.unheard.notices().cloned();
         effects.extend(waiting.map(Effect::Tell));
-    }
-
-    fn leave(&mut self, departure: Departure, effects: &mut Vec<Effect>) {
-        self.leaving = true;
-        self.tell(Notice::Leaving(departure), effects);
-        self.fend(effects);
-    }
-
-    /// A node that leaves and reaches no coordinator does alone what it can. DU-5
-    fn fend(&self, effects: &mut Vec<Effect>) {
-        if !self.leaving || self.connected {
-            return;
-        }
-        match &self.held {
-            Some((post, Standing::Linked)) if post.leads() => effects.push(Effect::Drain),
-            // Its first stage may be at it: its end comes with that of its links.
-            Some((_, Standing::Linked)) => {}
-            _ => effects.push(Effect::Stop),
-        }
     }
 
     fn forget_jobs(&mut self) {
@@ -237,7 +219,9 @@ impl Duty {
                 }
             },
             Order::Release { epoch } => self.release(epoch, effects),
-            Order::Drain { epoch } => self.if_leading(epoch, "drain", effects, |_| Effect::Drain),
+            Order::Drain { epoch, toward } => {
+                self.if_leading(epoch, "drain", effects, |_| Effect::Drain(toward));
+            }
             Order::Undrain { epoch } => {
                 self.if_leading(epoch, "undrain", effects, |_| Effect::Undrain);
             }

@@ -5,6 +5,7 @@ mod clients;
 mod faults;
 mod lead;
 mod leader;
+mod leaving;
 mod links;
 mod node;
 mod process;
@@ -90,6 +91,8 @@ pub(crate) enum Awaited {
     Stored(PlanEpoch, JobId, u64, u64),
     /// A job's adapter is in the store.
     Exported(PlanEpoch, JobId),
+    /// What could not be stored is tried again.
+    Again(PlanEpoch),
 }
 
 /// What a run came to.

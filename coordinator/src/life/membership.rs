@@ -15,13 +15,18 @@ use std::collections::{BTreeMap, VecDeque};
 use shared::ids::NodeName;
 use shared::job::Products;
 use shared::units::{Bytes, Micros};
-use shared::wire::notice::{Hello, LeaveCause};
+use shared::wire::notice::Hello;
 use thiserror::Error;
 
+use super::device::Device;
 use crate::settings::{Backbone, Bounds};
+
+mod leaving;
 
 #[cfg(test)]
 mod tests;
+
+pub use leaving::Leaving;
 
 /// A connection of a node, numbered by the shell and never again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,19 +114,6 @@ pub enum Presence {
     Gone,
 }
 
-/// A node that goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leaving {
-    /// When it goes, let go or not.
-    pub until: Micros,
-    /// From then on its stage does not wait for another node to be ready: what it knows is made durable.
-    pub hurry: Micros,
-    /// Why.
-    pub cause: LeaveCause,
-    /// Whether it was told to go on this connection.
-    pub released: bool,
-}
-
 /// A node as last heard.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -141,8 +133,8 @@ pub struct Node {
     pub unfit_until: Micros,
     /// Since it said that it goes.
     pub leaving: Option<Leaving>,
-    /// Age of its device's last work.
-    pub device_age: Micros,
+    /// How long its device is at one piece of work.
+    pub device: Device,
     /// Memory in use.
     pub memory_used: Bytes,
     /// Tokens trained, and when it said so.
@@ -230,11 +222,13 @@ impl Membership {
                 .and_then(|known| known.link)
                 .filter(|old| *old != link),
             fresh: !same,
-            joined: known.is_none_or(|known| known.gone || !same),
+            joined: known.is_none_or(|known| (known.gone && !known.device.hangs) || !same),
         };
         let trained = known.map(|known| known.trained.clone()).filter(|_| same);
         let unfit_until = known.map_or(Micros(0), |known| known.unfit_until);
         let leaving = known.filter(|_| same).and_then(|known| known.leaving);
+        let device = known.filter(|_| same).map(|known| known.device);
+        let device = device.unwrap_or_default();
         if let Some(old) = arrival.replaced {
             self.links.remove(&old);
         }
@@ -245,10 +239,10 @@ impl Membership {
             link: Some(link),
             heard: now,
             left: now,
-            gone: false,
+            gone: device.hangs,
             unfit_until,
             leaving,
-            device_age: Micros(0),
+            device,
             memory_used: Bytes(0),
             trained: trained.unwrap_or_default(),
         };
@@ -307,7 +301,7 @@ impl Membership {
     #[must_use]
     pub fn presence(&self, now: Micros, node: &NodeName, bounds: &Bounds) -> Presence {
         let (left, bound) = match self.nodes.get(node) {
-            Some(node) if node.link.is_some() => return Presence::Here,
+            Some(node) if node.link.is_some() && !node.device.hangs => return Presence::Here,
             Some(node) if node.gone => return Presence::Gone,
             Some(node) => (node.left, bounds.reconnect),
             None => (self.began, bounds.attach),
@@ -379,8 +373,7 @@ impl Membership {
 
 impl Node {
     /// Notes a heartbeat.
-    pub fn beat(&mut self, now: Micros, device_age: Micros, memory_used: Bytes, tokens: u64) {
-        self.device_age = device_age;
+    pub fn beat(&mut self, now: Micros, memory_used: Bytes, tokens: u64) {
         self.memory_used = memory_used;
         self.trained.push_back((now, tokens));
         while self.trained.len() > 2 && now.since(self.trained[1].0) >= SPEED_WINDOW {

@@ -72,6 +72,7 @@ fn told(change: &Change) -> Told {
         Change::CancelAsked { .. } => {
             info("cancel_requested", "its owner asked for the end", none())
         }
+        Change::SharedByFewer { reason, .. } => warn("shared_by_fewer", reason.clone(), none()),
         Change::Heard { from, notice, .. } => notice_told(notice, from.node.as_str()),
         Change::Broken { replica, reason } => warn(
             "replica_broken",
@@ -111,6 +112,11 @@ fn told(change: &Change) -> Told {
             "node_joined",
             format!("{node} is here"),
             json!({ "node": node, "incarnation": incarnation.to_string() }),
+        ),
+        Change::NotDurable { node, reason } => warn(
+            "not_durable",
+            format!("{node} could not make all states durable: {reason}; it tries again"),
+            json!({ "node": node }),
         ),
         Change::NodeLeaving {
             node,

@@ -8,9 +8,9 @@ use shared::actor::exit::ExitReason;
 use shared::artifact::BlockingStore;
 use shared::net::endpoint::Endpoint;
 use shared::net::router::{Router, RouterLimits};
+use shared::net::runtime;
 use shared::telemetry::serve;
 use shared::wire::notice::Departure;
-use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::RunError;
@@ -36,7 +36,8 @@ pub fn run(
     settings: NodeSettings,
     leave: impl Future<Output = Departure> + Send + 'static,
 ) -> Result<(), RunError> {
-    let (network, endpoint) = connected(&settings)?;
+    let credential = introduction::credential(&settings)?;
+    let (network, endpoint) = runtime::start(&settings.endpoint, &credential)?;
     let mut leave = Box::pin(leave);
     let fetched = match network.block_on(fetched(&settings, &endpoint, &mut leave)) {
         None => return Ok(()),
@@ -129,21 +130,6 @@ pub fn run(
         Ok(ExitReason::Failed(reason)) => Err(RunError::TooOften(reason)),
         Ok(ExitReason::Panicked(_)) | Err(_) => Err(RunError::Panicked),
     }
-}
-
-/// A thread for the network, and the port.
-fn connected(settings: &NodeSettings) -> Result<(Runtime, Arc<Endpoint>), RunError> {
-    let credential = introduction::credential(settings)?;
-    let network = Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("network")
-        .enable_all()
-        .build()?;
-    let endpoint = {
-        let _inside = network.enter();
-        Arc::new(Endpoint::open(&settings.endpoint, &credential, true)?)
-    };
-    Ok((network, endpoint))
 }
 
 /// The backbone from another member, where it is not here; nothing when the node is to go meanwhile: it holds nothing.

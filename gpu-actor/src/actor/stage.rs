@@ -127,7 +127,7 @@ impl StageActor {
                 Effect::LetGo => self.hold(Task::LetGo),
                 Effect::Admit(jobs) => self.hold(Task::Lead(Command::Admit(jobs))),
                 Effect::Act(job, action) => self.hold(Task::Lead(Command::Act(job, action))),
-                Effect::Drain => self.hold(Task::Lead(Command::Drain)),
+                Effect::Drain(toward) => self.hold(Task::Lead(Command::Drain(toward))),
                 Effect::Undrain => self.hold(Task::Lead(Command::Undrain)),
                 Effect::Sample(sample) => self.hold(Task::Lead(Command::Sample(sample))),
                 Effect::Trace { number, job, step } => {
@@ -157,17 +157,11 @@ impl StageActor {
 
     fn beat(&mut self) {
         let notice = Notice::Heartbeat {
-            device_age: self.device_age((self.clock)()),
+            device_age: self.traces.device_age((self.clock)()),
             memory_used: memory_used(),
             tokens: self.traces.tokens(),
         };
         self.tell(notice);
-    }
-
-    /// Time since the device ended something; nothing while it has no jobs.
-    fn device_age(&self, now: Micros) -> Micros {
-        let last = self.traces.last_end().filter(|_| self.duty.is_busy());
-        last.map_or(Micros(0), |end| now.since(end))
     }
 
     fn look(&self) {
@@ -175,7 +169,7 @@ impl StageActor {
         let standing = Standing {
             epoch: self.duty.epoch(),
             term: self.duty.term(),
-            device_age: self.device_age(now),
+            device_age: self.traces.device_age(now),
             connected: self.uplink.is_some(),
         };
         self.meters.look(now, &standing);

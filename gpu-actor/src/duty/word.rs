@@ -23,8 +23,8 @@ pub enum Event {
     Opened(PlanEpoch, Result<(), String>),
     /// A post is held and linked to its neighbours, or cannot be.
     Linked(PlanEpoch, Result<(), String>),
-    /// The lead has finished and starts nothing more.
-    Drained(PlanEpoch),
+    /// The lead has finished under a plan, toward another, and starts nothing more; or why its states are not durable.
+    Drained([PlanEpoch; 2], Result<(), String>),
     /// The post cannot go on.
     Broken(PlanEpoch, Option<NodeName>, String),
     /// Something happened to a job.
@@ -52,8 +52,8 @@ pub enum Effect {
     Admit(Vec<JobOrder>),
     /// An action for the lead.
     Act(JobId, JobAction),
-    /// The lead ends the steps it has begun and starts no other.
-    Drain,
+    /// The lead ends the steps it has begun, toward a plan to come, and starts no other.
+    Drain(PlanEpoch),
     /// The lead goes on.
     Undrain,
     /// A sample for the lead.

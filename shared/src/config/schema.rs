@@ -177,12 +177,23 @@ impl Default for ModelSection {
 pub struct StoreSection {
     /// A folder, relative to the file, or `s3://bucket/prefix`.
     pub url: String,
+    /// While it does not answer for less than this, no job fails.
+    pub outage_seconds: u64,
+}
+
+impl StoreSection {
+    /// While the store does not answer for less than this, no job fails.
+    #[must_use]
+    pub fn outage(&self) -> Micros {
+        Micros::of_millis(self.outage_seconds.saturating_mul(1000))
+    }
 }
 
 impl Default for StoreSection {
     fn default() -> Self {
         Self {
             url: ".spotmux/store".into(),
+            outage_seconds: 300,
         }
     }
 }
@@ -201,6 +212,8 @@ pub struct CoordinatorSection {
     pub heartbeat_ms: u64,
     /// Silence after which a node is taken for lost.
     pub heartbeat_bound_ms: u64,
+    /// A device at one piece of work for so long, and ten times its longest before, is taken for lost.
+    pub device_patience_seconds: u64,
     /// How long a leadership holds without being renewed.
     pub lease_seconds: u64,
     /// Events kept in memory for those who follow.
@@ -219,6 +232,12 @@ impl CoordinatorSection {
     pub fn heartbeat_bound(&self) -> Micros {
         Micros::of_millis(self.heartbeat_bound_ms)
     }
+
+    /// How long a device may be at one piece of work, until it is known how long its work takes.
+    #[must_use]
+    pub fn device_patience(&self) -> Micros {
+        Micros::of_millis(self.device_patience_seconds.saturating_mul(1000))
+    }
 }
 
 impl Default for CoordinatorSection {
@@ -229,6 +248,7 @@ impl Default for CoordinatorSection {
             journal: ".spotmux/journal.sqlite".into(),
             heartbeat_ms: 1000,
             heartbeat_bound_ms: 3000,
+            device_patience_seconds: 60,
             lease_seconds: 10,
             events_kept: 20_000,
         }

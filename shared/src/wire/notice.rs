@@ -175,7 +175,7 @@ pub enum Notice {
     Hello(Hello),
     /// Every interval.
     Heartbeat {
-        /// Age of the last completed work of the device while there was work.
+        /// Since the device began the piece of work that it is at; 0: it is at none.
         device_age: Micros,
         /// Memory in use.
         memory_used: Bytes,
@@ -189,10 +189,14 @@ pub enum Notice {
         /// Why not.
         outcome: Result<(), String>,
     },
-    /// The round is done and durable; no other starts.
+    /// The round is done and no other starts; all states are durable. Told again when they are, where they could not be.
     Drained {
         /// Of this plan.
         epoch: PlanEpoch,
+        /// As ordered.
+        toward: PlanEpoch,
+        /// Why states are not durable.
+        outcome: Result<(), String>,
     },
     /// The stage is held and linked.
     Holding {

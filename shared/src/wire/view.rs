@@ -64,7 +64,7 @@ pub enum NodeHealth {
     Alive,
     /// Its operator wants it empty, or it leaves.
     Draining,
-    /// No connection; may come back.
+    /// No connection, or a device that does not come back from its work; may come back.
     Lost,
 }
 

@@ -277,7 +277,10 @@ pub(crate) fn orders() -> Vec<Ordered> {
             replica: replica(),
             stage: 1,
         },
-        Order::Drain { epoch },
+        Order::Drain {
+            epoch,
+            toward: PlanEpoch(9),
+        },
         Order::Undrain { epoch },
         Order::Hold {
             epoch,
@@ -389,7 +392,11 @@ pub(crate) fn notices() -> Vec<Notice> {
             epoch,
             outcome: Err("no".into()),
         },
-        Notice::Drained { epoch },
+        Notice::Drained {
+            epoch,
+            toward: PlanEpoch(9),
+            outcome: Err("the disk is full".into()),
+        },
         Notice::Leaving(Departure {
             within: Micros(30_000_000),
             cause: LeaveCause::Reclaimed,

@@ -6,11 +6,10 @@ use gpu_actor::pipeline::Place;
 use shared::ids::{JobId, PlanEpoch};
 use shared::plan::Replica;
 use shared::units::{Bytes, Micros};
-use shared::wire::notice::{Departure, Hello, JobNotice, LeaveCause, Notice};
+use shared::wire::notice::{Hello, JobNotice, Notice};
 use shared::wire::order::{Order, Ordered};
 
 use crate::model;
-use crate::world::faults::Fault;
 use crate::world::lead::Lead;
 use crate::world::links::{LinkKey, PATIENCE};
 use crate::world::node::{Post, Process};
@@ -60,7 +59,7 @@ impl World {
         }
     }
 
-    fn is_process(&self, node: usize, process: u64) -> bool {
+    pub(crate) fn is_process(&self, node: usize, process: u64) -> bool {
         self.nodes[node].running && self.nodes[node].incarnation == process
     }
 
@@ -109,42 +108,6 @@ impl World {
         self.tell_leaving(node);
     }
 
-    /// The process is asked to end, within so long.
-    pub(crate) fn leave(&mut self, node: usize, within: Micros) {
-        let until = self.now().plus(within);
-        let this = &mut self.nodes[node];
-        if !this.running || this.process.leaving.is_some() {
-            return;
-        }
-        this.process.leaving = Some(until);
-        let process = this.incarnation;
-        self.queue.at(until, Happening::Leaves(node, process));
-        self.tell_leaving(node);
-    }
-
-    fn tell_leaving(&mut self, node: usize) {
-        if let Some(until) = self.nodes[node].process.leaving {
-            let within = until.since(self.now());
-            let cause = LeaveCause::Reclaimed;
-            self.tell(node, Notice::Leaving(Departure { within, cause }));
-        }
-    }
-
-    /// Its time is over, let go or not.
-    pub(crate) fn leaves(&mut self, node: usize, process: u64) {
-        if self.is_process(node, process) {
-            self.end_node(node);
-        }
-    }
-
-    /// The process ends as it said, and is started again after a while.
-    fn end_node(&mut self, node: usize) {
-        self.crash_node(node);
-        let delay = self.millis(20, 2_000);
-        self.queue
-            .after(delay, Happening::Fault(Fault::Start(node)));
-    }
-
     pub(crate) fn node_closes(&mut self, connection: u64) {
         let Some(of) = self
             .connections
@@ -166,10 +129,13 @@ impl World {
         if !self.is_process(node, process) {
             return;
         }
+        let now = self.now();
+        let post = self.nodes[node].process.post.as_ref();
+        let since = post.and_then(|post| post.machine.works_since());
         self.tell(
             node,
             Notice::Heartbeat {
-                device_age: Micros(0),
+                device_age: since.map_or(Micros(0), |since| now.since(since)),
                 memory_used: Bytes(1),
                 tokens: self.now().0,
             },
@@ -265,7 +231,9 @@ impl World {
                 self.nodes[node].process.preparing = None;
                 self.with_lead(node, epoch, Lead::undrain);
             }
-            Order::Drain { epoch } => self.with_lead(node, epoch, Lead::drain),
+            Order::Drain { epoch, toward } => {
+                self.with_lead(node, epoch, |lead| lead.drain(toward));
+            }
             Order::Admit { epoch, jobs } => self.admit(node, epoch, jobs),
             Order::Act { epoch, job, action } => {
                 self.with_lead(node, epoch, |lead| lead.act(job, action));
@@ -354,6 +322,8 @@ impl World {
         } else {
             self.millis(30, 400)
         };
+        // The stage before ends first, and its device may not come back for a while.
+        let delay = delay.max(self.nodes[node].hangs_until.since(self.now()));
         self.soon(node, delay, Awaited::Opened(epoch));
     }
 
@@ -398,6 +368,7 @@ impl World {
             Awaited::Loaded(epoch, job) => self.loaded(node, epoch, job),
             Awaited::Stored(epoch, job, step, state) => self.stored(node, epoch, job, step, state),
             Awaited::Exported(epoch, job) => self.exported(node, epoch, job),
+            Awaited::Again(epoch) => self.with_lead(node, epoch, |_| {}),
         }
     }
 

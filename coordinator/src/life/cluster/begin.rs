@@ -5,6 +5,7 @@ use shared::units::Micros;
 
 use super::history::History;
 use super::relay::Relay;
+use super::reprieve::Reprieves;
 use super::{Coordinator, Effect, Now, Outcome};
 use crate::book::Book;
 use crate::life::membership::Membership;
@@ -41,6 +42,10 @@ impl Coordinator {
             empty_since: now.steady,
             relay: Relay::default(),
             closing: None,
+            undrained: std::collections::BTreeMap::new(),
+            unstored: 0,
+            reprieves: Reprieves::default(),
+            told_sharing: std::collections::BTreeMap::new(),
             ignored: 0,
             now,
             out: Outcome::default(),

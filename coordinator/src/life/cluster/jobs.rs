@@ -8,6 +8,7 @@ use shared::wire::notice::{Held, JobNotice};
 use shared::wire::order::{JobAction, JobOrder, Order};
 
 use super::Coordinator;
+use super::reprieve::Told;
 use crate::life::ledger::Job;
 use crate::record::{Change, Inputs, Source, finite};
 
@@ -30,7 +31,11 @@ impl Coordinator {
         }
         let mut load = self.open_replicas();
         let most = self.settings.limits.jobs_per_replica as usize;
-        let waiting: Vec<JobId> = self.book.ledger.waiting().map(|job| job.id).collect();
+        let waiting = self.book.ledger.waiting().map(|job| job.id);
+        let now = self.now.steady;
+        // CL-10
+        let waiting = waiting.filter(|job| self.reprieves.may_try(*job, now));
+        let waiting: Vec<JobId> = waiting.collect();
         let mut given: BTreeMap<u32, Vec<JobId>> = BTreeMap::new();
         for id in waiting {
             let Some(job) = self.book.ledger.get(id) else {
@@ -69,6 +74,9 @@ impl Coordinator {
         let layout = &self.book.layout;
         let order = |job: &Job| job.order(layout.sharing(replica, job.replicas));
         let jobs: Vec<JobOrder> = jobs.filter_map(order).collect();
+        for order in &jobs {
+            self.tell_sharing(order.job);
+        }
         if !jobs.is_empty() {
             self.send(&lead, Order::Admit { epoch, jobs });
         }
@@ -134,7 +142,9 @@ impl Coordinator {
         }
         finite(&mut notice);
         let replica = self.book.ledger.get(job).and_then(|job| job.replica);
+        let told = Told::of(&notice);
         self.record(Change::Heard { from, job, notice });
+        self.note_reprieve(job, &told);
         let failed = |id| {
             let job = self.book.ledger.get(id);
             job.is_some_and(|job| job.state == JobState::Failed && job.admitted)

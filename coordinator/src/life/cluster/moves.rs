@@ -125,6 +125,7 @@ impl Coordinator {
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
         let fit = |(name, node): &(&NodeName, &Node)| {
             let fit = node.unfit_until <= self.now.steady;
+            let fit = fit && !node.device.hangs;
             let stays = node.leaving.is_none() && !self.book.draining.contains(*name);
             node.link.is_some() && fit && stays
         };
@@ -234,9 +235,20 @@ impl Coordinator {
                 transition::Effect::Prepare(node, replica, stage) => {
                     self.prepare(&node, replica, stage);
                 }
-                transition::Effect::Drain(node, epoch) => self.send(&node, Order::Drain { epoch }),
+                transition::Effect::Drain(node, epoch) => {
+                    let toward = self.moving.as_ref().map(|moving| moving.goal().epoch);
+                    let toward = toward.unwrap_or_default();
+                    self.send(&node, Order::Drain { epoch, toward });
+                }
                 transition::Effect::Force => self.force(),
-                transition::Effect::CalledOff { reason, blame } => self.call_off(reason, blame),
+                transition::Effect::CalledOff {
+                    reason,
+                    blame,
+                    fault,
+                } => {
+                    self.call_off(reason, blame);
+                    self.note_fault(fault);
+                }
             }
         }
     }
@@ -270,6 +282,7 @@ impl Coordinator {
         let Some(moving) = self.moving.take() else {
             return;
         };
+        self.unstored = 0;
         let goal = moving.goal();
         let before: BTreeMap<NodeName, PlanEpoch> = {
             let standing = self.book.layout.replicas.values();

@@ -26,14 +26,18 @@ impl Coordinator {
                 device_age,
                 memory_used,
                 tokens,
-            } => node.beat(steady, device_age, memory_used, tokens),
+            } => {
+                node.beat(steady, memory_used, tokens);
+                self.look_at_device(&name, device_age);
+            }
             Notice::Prepared { epoch, outcome } => {
                 self.step_move(Event::Prepared(name, epoch, outcome));
             }
-            Notice::Drained { epoch } => {
-                self.saved(&name, epoch);
-                self.step_move(Event::Drained(name, epoch));
-            }
+            Notice::Drained {
+                epoch,
+                toward,
+                outcome,
+            } => self.drained(name, [epoch, toward], outcome),
             Notice::Holding { epoch, outcome } => self.held(&name, epoch, outcome),
             Notice::Broken {
                 epoch,

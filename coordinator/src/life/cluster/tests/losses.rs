@@ -39,8 +39,8 @@ pub(super) fn obey(desk: &mut Desk, nodes: &[&str], ill: [&str; 2]) {
                     let outcome = Ok(());
                     desk.tell(node, Notice::Prepared { epoch, outcome });
                 }
-                Order::Drain { epoch } => {
-                    desk.tell(node, Notice::Drained { epoch });
+                Order::Drain { .. } => {
+                    desk.drained(node, Ok(()));
                 }
                 Order::Hold { epoch, .. } if *node != ill[1] => {
                     let outcome = match *node == ill[0] {
@@ -245,11 +245,11 @@ fn cl_7_an_end_in_order_makes_jobs_durable_before_any_node_stops() {
         desk.orders(node);
     }
     assert_eq!(desk.ask(Request::Shutdown), Reply::Done);
-    let epoch = PlanEpoch(1);
-    assert_eq!(desk.orders("a"), [Order::Drain { epoch }]);
+    let (epoch, toward) = (PlanEpoch(1), PlanEpoch(0));
+    assert_eq!(desk.orders("a"), [Order::Drain { epoch, toward }]);
     desk.pass(1_000);
     assert_eq!(desk.orders("b"), [], "the lead needs it to save");
-    desk.tell("a", Notice::Drained { epoch });
+    desk.drained("a", Ok(()));
     for node in ["a", "b", "c"] {
         assert_eq!(desk.orders(node), [Order::Stop], "{node}");
     }
