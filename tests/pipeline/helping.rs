@@ -13,9 +13,9 @@ use gpu_actor::train::event::Event;
 use system_tests::methods;
 use system_tests::plan::plain;
 
-use crate::run::{admission, admit, store};
+use crate::run::{admission, admit};
 
-use self::pair::{HELPER, HOME, Pair, enlist, enlisted, found, heard, name, text};
+use self::pair::{HELPER, HOME, Pair, enlist, enlisted, found, name, text};
 
 #[test]
 fn a_helper_hears_orders_between_two_pieces_of_its_help() {
