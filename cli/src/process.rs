@@ -20,6 +20,7 @@ use shared::ids::NodeName;
 use shared::job::Products;
 use shared::net::endpoint::EndpointSettings;
 use shared::units::{Bytes, Micros};
+use shared::wire::notice::{Departure, LeaveCause};
 
 use crate::admission;
 use crate::backbone;
@@ -200,6 +201,8 @@ fn decide(loaded: &Loaded, model: &Model, hash: String) -> Result<decisions::Set
         bounds: decisions::Bounds {
             heartbeat: bound,
             reconnect: bound,
+            device: config.coordinator.device_patience(),
+            outage: config.store.outage(),
             ..decisions::Bounds::default()
         },
     })
@@ -301,6 +304,13 @@ pub(crate) fn node(
 fn threads(asked: u64, products: Products) -> Result<Cpu, Failure> {
     let asked = usize::try_from(asked).ok().and_then(NonZero::new);
     backbone::cpu_with(asked.map(NonZero::get), products)
+}
+
+/// Ends when the system asks a node to end, with what it tells its coordinator then.
+pub(crate) async fn asked_to_leave(within: Micros) -> Departure {
+    asked_to_end().await;
+    let cause = LeaveCause::Asked;
+    Departure { within, cause }
 }
 
 /// Ends when the system asks the process to end; asked again, the process ends at once.

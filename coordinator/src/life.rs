@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod cluster;
+pub mod device;
 pub mod layout;
 pub mod ledger;
 pub mod membership;

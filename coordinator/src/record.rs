@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use shared::ids::{EventNumber, JobId, JobName, NodeName, PlanEpoch, Term};
 use shared::life::Reason;
 use shared::units::Micros;
-use shared::wire::notice::JobNotice;
+use shared::wire::notice::{JobNotice, LeaveCause};
 use shared::wire::request::Submission;
 
 use crate::life::layout::Layout;
@@ -137,7 +137,7 @@ pub enum Change {
         /// Where they are.
         inputs: Inputs,
     },
-    /// Its files cannot be trained on.
+    /// Its files cannot be trained on, or no replica could take it for longer than is borne.
     Unfit {
         /// The job.
         job: JobId,
@@ -165,6 +165,13 @@ pub enum Change {
     CancelAsked {
         /// The job.
         job: JobId,
+    },
+    /// Fewer replicas share its steps than it asks for.
+    SharedByFewer {
+        /// The job.
+        job: JobId,
+        /// By how many, and why.
+        reason: String,
     },
     /// A replica told of it.
     Heard {
@@ -210,12 +217,33 @@ pub enum Change {
         /// Whether it may have work again.
         undo: bool,
     },
+    /// A first stage was to make its jobs durable for the end of the cluster, and could not yet.
+    NotDurable {
+        /// The node.
+        node: NodeName,
+        /// Why.
+        reason: String,
+    },
     /// A node came.
     NodeJoined {
         /// The node.
         node: NodeName,
         /// Of its process.
         incarnation: u64,
+    },
+    /// A node says that it goes.
+    NodeLeaving {
+        /// The node.
+        node: NodeName,
+        /// It stays for so long at most.
+        within: Micros,
+        /// Why.
+        cause: LeaveCause,
+    },
+    /// It went, and held nothing.
+    NodeLeft {
+        /// The node.
+        node: NodeName,
     },
     /// A node is gone.
     NodeLost {
@@ -238,6 +266,7 @@ impl Change {
             | Self::PauseAsked { job }
             | Self::ResumeAsked { job }
             | Self::CancelAsked { job }
+            | Self::SharedByFewer { job, .. }
             | Self::Heard { job, .. } => Some(*job),
             _ => None,
         }

@@ -1,5 +1,6 @@
 //! What the decisions go by; read from a file by the shell and passed in.
 
+use shared::actor::waits::Waits;
 use shared::job::Products;
 use shared::model::ModelShape;
 use shared::recompute::Recompute;
@@ -80,6 +81,8 @@ pub struct Bounds {
     /// A node of the plan that a new leadership has not heard for so long is lost: it may yet have to notice that the
     /// leadership before is gone.
     pub attach: Micros,
+    /// One piece of work of a device, until it is known how long those of that device take.
+    pub device: Micros,
     /// Opening layers.
     pub prepare: Micros,
     /// Ending the steps that are begun and making them durable.
@@ -90,6 +93,12 @@ pub struct Bounds {
     pub retry: Micros,
     /// A node that could not open its layers is left out for so long.
     pub penalty: Micros,
+    /// Moves that wait for a first stage to end its steps, in a row, before its replica is taken for broken.
+    pub drain_tries: u32,
+    /// A store that does not answer, before jobs that need it fail.
+    pub outage: Micros,
+    /// Between two tries of what such a store refused.
+    pub again: Waits,
 }
 
 impl Default for Limits {
@@ -109,11 +118,18 @@ impl Default for Bounds {
             heartbeat: Micros::of_millis(3_000),
             reconnect: Micros::of_millis(3_000),
             attach: Micros::of_millis(12_000),
+            device: Micros::of_millis(60_000),
             prepare: Micros::of_millis(120_000),
             drain: Micros::of_millis(60_000),
             hold: Micros::of_millis(60_000),
             retry: Micros::of_millis(1_000),
             penalty: Micros::of_millis(30_000),
+            drain_tries: 2,
+            outage: Micros::of_millis(300_000),
+            again: Waits {
+                first: Micros::of_millis(1_000),
+                most: Micros::of_millis(30_000),
+            },
         }
     }
 }

@@ -9,7 +9,9 @@
 //! | DU-2 | the epoch held never falls, and an order for another plan than the one held has no effect but an answer |
 //! | DU-3 | a numbered notice is told again after every reconnection until it is heard, in the order of its number |
 //! | DU-4 | nothing that the device did for a plan that is no longer held is told |
+//! | DU-5 | a node that leaves stays until it is let go; without a coordinator, until its own steps are durable |
 
+mod leaving;
 mod post;
 mod unheard;
 mod word;
@@ -35,6 +37,7 @@ mod tests;
 pub struct Duty {
     hello: Hello,
     connected: bool,
+    leaving: bool,
     term: Term,
     held: Option<(Post, Standing)>,
     /// What was opened for, and whether it is.
@@ -53,6 +56,7 @@ impl Duty {
         Self {
             hello,
             connected: false,
+            leaving: false,
             term: Term(0),
             held: None,
             open: None,
@@ -67,7 +71,11 @@ impl Duty {
         let mut effects = Vec::new();
         match event {
             Event::Connected => self.connect(&mut effects),
-            Event::Disconnected => self.connected = false,
+            Event::Disconnected => {
+                self.connected = false;
+                self.fend(&mut effects);
+            }
+            Event::Leaving(departure) => self.leave(departure, &mut effects),
             Event::Ordered(Ordered { term, order }) => {
                 if term < self.term {
                     let reason =
@@ -87,9 +95,18 @@ impl Duty {
                 }
             }
             Event::Linked(epoch, outcome) => self.link(epoch, outcome, &mut effects),
-            Event::Drained(epoch) => {
+            Event::Drained([epoch, toward], outcome) => {
                 if self.holds(epoch) {
-                    self.tell(Notice::Drained { epoch }, &mut effects);
+                    let durable = outcome.is_ok();
+                    let drained = Notice::Drained {
+                        epoch,
+                        toward,
+                        outcome,
+                    };
+                    self.tell(drained, &mut effects);
+                    if durable && self.leaving && !self.connected {
+                        effects.push(Effect::Stop);
+                    }
                 }
             }
             Event::Broken(epoch, neighbour, reason) => {
@@ -104,6 +121,7 @@ impl Duty {
                         reason,
                     };
                     self.tell(broken, &mut effects);
+                    self.fend(&mut effects);
                 }
             }
             Event::Job(epoch, job, at, notice) => {
@@ -126,12 +144,6 @@ impl Duty {
     #[must_use]
     pub fn epoch(&self) -> Option<PlanEpoch> {
         self.held.as_ref().map(|(post, _)| post.epoch)
-    }
-
-    /// Whether a first stage has jobs.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        !self.jobs.is_empty()
     }
 
     /// The highest term heard.
@@ -207,7 +219,9 @@ impl Duty {
                 }
             },
             Order::Release { epoch } => self.release(epoch, effects),
-            Order::Drain { epoch } => self.if_leading(epoch, "drain", effects, |_| Effect::Drain),
+            Order::Drain { epoch, toward } => {
+                self.if_leading(epoch, "drain", effects, |_| Effect::Drain(toward));
+            }
             Order::Undrain { epoch } => {
                 self.if_leading(epoch, "undrain", effects, |_| Effect::Undrain);
             }

@@ -1,4 +1,5 @@
-//! How actors and threads end, and how often they are started again.
+//! How actors and threads end, how often they are started again, and how soon what failed is tried again.
 
 pub mod budget;
 pub mod exit;
+pub mod waits;

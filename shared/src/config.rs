@@ -13,6 +13,7 @@
 
 pub mod check;
 pub mod env;
+mod gpu_actor;
 pub mod joining;
 pub mod keys;
 pub mod layer;

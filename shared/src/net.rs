@@ -11,6 +11,7 @@
 //! | [`endpoint`] | the socket; connecting to a peer |
 //! | [`stream`] | messages and raw bytes over a stream |
 //! | [`router`] | taking connections and streams |
+//! | [`runtime`] | the thread of the network of a process, and its port |
 //! | [`permit`] | who may do what |
 //! | [`shelf`] | files of the backbone handed to other members |
 //! | `resume` | such a file fetched in as many tries as it takes |
@@ -35,6 +36,7 @@ mod private_file;
 pub mod renew;
 pub mod resume;
 pub mod router;
+pub mod runtime;
 pub mod shelf;
 pub mod stream;
 pub mod token;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use shared::ids::JobId;
+use shared::units::Micros;
 
 /// The state of a job after so many steps: each step hashes the job, the step, and the state before.
 pub(crate) fn state_after(before: u64, job: JobId, step: u64) -> u64 {
@@ -24,9 +25,20 @@ pub(crate) fn undisturbed(job: JobId, steps: u64) -> u64 {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Artifacts {
     states: BTreeMap<JobId, (u64, u64)>,
+    closed_until: Micros,
 }
 
 impl Artifacts {
+    /// It does not answer until then.
+    pub(crate) fn close(&mut self, until: Micros) {
+        self.closed_until = until;
+    }
+
+    /// Whether it answers.
+    pub(crate) fn answers(&self, now: Micros) -> bool {
+        now >= self.closed_until
+    }
+
     /// Keeps a state, if none of a later step is there.
     pub(crate) fn put(&mut self, job: JobId, step: u64, state: u64) {
         let newest = self.states.entry(job).or_insert((step, state));

@@ -20,6 +20,7 @@
 //! | SIM-10 | a move with notice takes no step back |
 //! | SIM-11 | no job is said to run on a broken replica |
 //! | SIM-12 | replicas that are linked were seated by one plan, by the same cut, and each says so of the other |
+//! | SIM-13 | a node that leaves is let go only when it has no seat |
 //!
 //! One seed is one history: [`run`] twice gives the same [`Report`], whose `log` is a hash of all that happened.
 //!

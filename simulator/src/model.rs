@@ -2,6 +2,7 @@
 
 use coordinator::life::placement::{Load, Stages, Weights};
 use coordinator::settings::{Backbone, Bounds, Layout, Limits, Settings};
+use shared::actor::waits::Waits;
 use shared::model::ModelShape;
 use shared::model::config::parse;
 use shared::recompute::Recompute;
@@ -71,11 +72,19 @@ pub(crate) fn settings(dice: &mut Dice, nodes: u64) -> Settings {
             heartbeat: Micros::of_millis(800),
             reconnect: Micros::of_millis(700),
             attach: Micros::of_millis(1_400),
+            device: Micros::of_millis(1_000),
             prepare: Micros::of_millis(3_000),
             drain: Micros::of_millis(2_000),
             hold: Micros::of_millis(2_000),
             retry: Micros::of_millis(200),
             penalty: Micros::of_millis(1_000),
+            drain_tries: 2,
+            // Outages may follow one another for as long as faults come.
+            outage: Micros::of_millis(20_000),
+            again: Waits {
+                first: Micros::of_millis(50),
+                most: Micros::of_millis(1_000),
+            },
         },
     }
 }

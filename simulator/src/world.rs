@@ -5,6 +5,7 @@ mod clients;
 mod faults;
 mod lead;
 mod leader;
+mod leaving;
 mod links;
 mod node;
 mod process;
@@ -57,6 +58,8 @@ pub(crate) enum Happening {
     CutPeers(usize),
     /// A node's heart beats; of this process.
     Beat(usize, u64),
+    /// The time of a node that leaves is over; of this process.
+    Leaves(usize, u64),
     /// Something that a process of a node waits for.
     Done(usize, u64, Awaited),
     /// A link between stages is there.
@@ -88,6 +91,8 @@ pub(crate) enum Awaited {
     Stored(PlanEpoch, JobId, u64, u64),
     /// A job's adapter is in the store.
     Exported(PlanEpoch, JobId),
+    /// What could not be stored is tried again.
+    Again(PlanEpoch),
 }
 
 /// What a run came to.
@@ -277,6 +282,7 @@ impl World {
             Happening::Cut(connection) => self.cut(connection),
             Happening::CutPeers(node) => self.cut_peers(node),
             Happening::Beat(node, process) => self.beat(node, process),
+            Happening::Leaves(node, process) => self.leaves(node, process),
             Happening::Done(node, process, what) => self.done(node, process, what),
             Happening::LinkUp(key) => self.link_up(key),
             Happening::Chunk(key, end, message) => self.chunk(key, end, message),
@@ -296,7 +302,10 @@ impl World {
             Happening::ToLeader(instance, _) => leader(*instance),
             Happening::Told(c, _) | Happening::LeaderCloses(c) => leader(of(c)?.instance),
             Happening::Order(c, _) | Happening::NodeCloses(c) => node(of(c)?.node),
-            Happening::Connect(n, _) | Happening::Beat(n, _) | Happening::Done(n, _, _) => node(*n),
+            Happening::Connect(n, _)
+            | Happening::Beat(n, _)
+            | Happening::Leaves(n, _)
+            | Happening::Done(n, _, _) => node(*n),
             Happening::Chunk(key, end, _) | Happening::LinkDown(key, end) => {
                 node(self.links.get(key)?.ends[*end]?.0)
             }

@@ -6,7 +6,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::process;
 use crate::settings::Settings;
 
-/// Runs the command until the coordinator or the system asks the process to end.
+/// Runs the command until the coordinator tells the node to stop, or the system asked it to end and its time is over.
 pub(crate) fn run(args: &GpuActorArgs, settings: &Settings) -> Result<Exit, Failure> {
     let loaded = cluster_file::load(&args.cluster, settings)?;
     crate::log_to_stderr(Some(
@@ -16,6 +16,7 @@ pub(crate) fn run(args: &GpuActorArgs, settings: &Settings) -> Result<Exit, Fail
             .unwrap_or(&loaded.config.telemetry.log),
     ));
     let told = process::node(&loaded, &args.name, settings)?;
-    gpu_actor::actor::run(told, process::asked_to_end()).or_exit(Exit::Internal)?;
+    let leave = process::asked_to_leave(loaded.config.gpu_actor.leave());
+    gpu_actor::actor::run(told, leave).or_exit(Exit::Internal)?;
     Ok(Exit::Done)
 }

@@ -70,7 +70,7 @@ impl Prepared {
     pub(crate) fn longest_row(&self) -> usize {
         let data = &self.ready.data;
         let rows = data.train.iter().chain(&data.eval);
-        rows.map(|row| row.ids.len()).max().unwrap_or(0) + self.ready.layout.virtual_tokens()
+        rows.map(|row| row.ids.len()).max().unwrap_or(0) + self.spec().adapter.virtual_tokens()
     }
 }
 

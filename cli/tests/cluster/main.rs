@@ -9,6 +9,7 @@
 mod disturbed;
 mod hostile;
 mod joining;
+mod leaving;
 mod lossy;
 mod metrics;
 mod netem;
@@ -18,5 +19,6 @@ mod relay;
 mod replicas;
 mod run;
 mod sandbox;
+mod stopped;
 mod stored;
 mod trace;

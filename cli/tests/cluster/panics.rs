@@ -16,6 +16,7 @@ use shared::ids::NodeName;
 use shared::job::BackboneFormat;
 use shared::net::endpoint::EndpointSettings;
 use shared::units::{Bytes, Micros};
+use shared::wire::notice::{Departure, LeaveCause};
 use tokio::sync::oneshot;
 
 use super::run::{Cluster, Places, Sandbox, assert_same};
@@ -105,6 +106,10 @@ fn node(
         run(settings, async {
             // Dropped or sent: the end.
             let _ = stopped.await;
+            Departure {
+                within: Micros(5_000_000),
+                cause: LeaveCause::Asked,
+            }
         })
     };
     let node = thread::Builder::new()

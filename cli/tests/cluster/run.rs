@@ -1,5 +1,6 @@
 //! A cluster in a sandbox, and what it makes of the jobs.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -218,16 +219,59 @@ impl<'a> Cluster<'a> {
 
     /// Ends a process at once, as a machine that is taken away.
     pub(crate) fn kill(&self, name: &str) -> bool {
+        self.signal(name, "-KILL")
+    }
+
+    /// Sends a signal to a process.
+    pub(crate) fn signal(&self, name: &str, signal: &str) -> bool {
+        let Some(id) = self.process(name) else {
+            return false;
+        };
+        let sent = Command::new("kill")
+            .args([signal, &id.to_string()])
+            .status();
+        sent.is_ok_and(|status| status.success())
+    }
+
+    /// The id of a process.
+    pub(crate) fn process(&self, name: &str) -> Option<u64> {
         let folder = self.sandbox.path().join(".spotmux/run");
-        let Ok(text) = fs::read_to_string(folder.join(format!("{name}.json"))) else {
-            return false;
-        };
-        let process: Value = serde_json::from_str(&text).unwrap_or_default();
-        let Some(id) = process["id"].as_u64() else {
-            return false;
-        };
-        let killed = Command::new("kill").args(["-9", &id.to_string()]).status();
-        killed.is_ok_and(|status| status.success())
+        let text = fs::read_to_string(folder.join(format!("{name}.json"))).ok()?;
+        let process: Value = serde_json::from_str(&text).ok()?;
+        process["id"].as_u64()
+    }
+
+    /// All that happened.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let ran = (self.inside)(&["events", "--json"]).output().unwrap();
+        let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+        let lines = text.lines().filter(|line| !line.is_empty());
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// Whether something of this kind happened to a node.
+    pub(crate) fn happened(&self, kind: &str, node: &str) -> bool {
+        let mut events = self.events().into_iter();
+        events.any(|event| event["event"] == kind && event["data"]["node"] == node)
+    }
+
+    /// Each job's steps in the order in which they were told, and how often one followed that was not the next.
+    pub(crate) fn steps_told(&self) -> (BTreeMap<String, Vec<u64>>, usize) {
+        let mut told: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        for event in self.events() {
+            if let ("step", Some(job), Some(step)) = (
+                event["event"].as_str().unwrap_or_default(),
+                event["job"].as_str(),
+                event["data"]["step"].as_u64(),
+            ) {
+                told.entry(job.to_owned()).or_default().push(step);
+            }
+        }
+        let pairs = told.values().flat_map(|steps| steps.windows(2));
+        let breaks = pairs.filter(|pair| pair[1] != pair[0] + 1).count();
+        (told, breaks)
     }
 
     /// The node that holds a stage.

@@ -107,6 +107,14 @@ impl Sandbox {
         fs::write(self.path().join(name), text).unwrap();
     }
 
+    /// Has no state stored for any reason but that it must be.
+    pub(crate) fn without_checkpoints(&self) {
+        let text = fs::read_to_string(self.path().join("jobs.toml")).unwrap();
+        let (every, never) = ("every_steps = 1 }", "every_steps = 0 }");
+        assert!(text.contains(every), "{text}");
+        self.write("jobs.toml", &text.replace(every, never));
+    }
+
     /// The command in this folder.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_spotmux"));

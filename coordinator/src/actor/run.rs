@@ -6,12 +6,11 @@ use std::time::Duration;
 use actix::{Actor, System};
 use shared::net::authority::Authority;
 use shared::net::credential::Credential;
-use shared::net::endpoint::Endpoint;
 use shared::net::enroll::Enroller;
 use shared::net::router::{Router, RouterLimits};
+use shared::net::runtime;
 use shared::net::token::TokenStore;
 use shared::telemetry::serve;
-use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
 use super::coordinator::CoordinatorActor;
@@ -47,16 +46,8 @@ pub fn run(
             )))
         }
     };
-    let network = Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("network")
-        .enable_all()
-        .build()?;
     // The port before the lease: who cannot be reached must not lead.
-    let endpoint = {
-        let _inside = network.enter();
-        Arc::new(Endpoint::open(&settings.endpoint, &credential, true)?)
-    };
+    let (network, endpoint) = runtime::start(&settings.endpoint, &credential)?;
     let meters = Meters::new((settings.steady)());
     let leadership = Leadership::take(&settings, &meters)?;
     let term = leadership.term;

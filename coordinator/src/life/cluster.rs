@@ -17,18 +17,27 @@
 //! | CL-5 | an unlucky cluster is laid out anew at most once in `bounds.retry` |
 //! | CL-6 | where there is another plan, a replica is not seated for ever on nodes that never hold their seats |
 //! | CL-7 | nodes are told to stop when all replicas at work are durable, or cannot be within `bounds.drain` |
+//! | CL-8 | a node that leaves gets no seat, is let go once it has none, and its jobs are durable before, if time suffices |
+//! | CL-9 | a device that does not come back from its work costs its node the seat, however well the node is heard |
+//! | CL-10 | a job that a replica cannot take fails only when the reason lasts longer than `bounds.outage` |
+//! | CL-11 | a drain that no first stage heeds is tried `bounds.drain_tries` times, and then its replica is broken |
 
 mod begin;
 mod blame;
 mod closing;
 mod gate;
+mod device;
+mod draining;
 mod history;
 mod jobs;
+mod leaving;
 mod moves;
 mod nodes;
 mod outcome;
 mod relay;
+mod reprieve;
 mod requests;
+mod sharing;
 mod views;
 
 #[cfg(test)]
@@ -38,13 +47,14 @@ pub use outcome::{Effect, Handle, Input, Now, Outcome};
 
 use std::collections::BTreeMap;
 
-use shared::ids::{NodeName, PlanEpoch, Term};
+use shared::ids::{JobId, NodeName, PlanEpoch, Term};
 use shared::units::Micros;
 use shared::wire::order::{Order, Ordered};
 
 use self::closing::Closing;
 use self::history::History;
 use self::relay::Relay;
+use self::reprieve::Reprieves;
 use super::membership::{LinkId, Membership};
 use super::placement::NoPlace;
 use super::transition::{Move, Settling};
@@ -73,6 +83,13 @@ pub struct Coordinator {
     relay: Relay,
     closing: Option<Closing>,
     memory: gate::Memory,
+    /// How often in a row a first stage did not end its steps in time.
+    undrained: BTreeMap<NodeName, u32>,
+    /// How often in a row a move was called off as states could not be stored.
+    unstored: u32,
+    reprieves: Reprieves,
+    /// What was told last of jobs that are shared by fewer replicas than they ask for.
+    told_sharing: BTreeMap<JobId, String>,
     ignored: u64,
     now: Now,
     out: Outcome,
@@ -104,6 +121,7 @@ impl Coordinator {
     /// What follows from whatever happened.
     fn finish(&mut self) -> Outcome {
         self.lay_out();
+        self.let_go();
         self.assign();
         let told = self.history.follow();
         self.out.effects.extend(told);

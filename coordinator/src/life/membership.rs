@@ -18,10 +18,15 @@ use shared::units::{Bytes, Micros};
 use shared::wire::notice::Hello;
 use thiserror::Error;
 
+use super::device::Device;
 use crate::settings::{Backbone, Bounds};
+
+mod leaving;
 
 #[cfg(test)]
 mod tests;
+
+pub use leaving::Leaving;
 
 /// A connection of a node, numbered by the shell and never again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,8 +131,10 @@ pub struct Node {
     pub next_notice: u64,
     /// Left out of plans until then.
     pub unfit_until: Micros,
-    /// Age of its device's last work.
-    pub device_age: Micros,
+    /// Since it said that it goes.
+    pub leaving: Option<Leaving>,
+    /// How long its device is at one piece of work.
+    pub device: Device,
     /// Memory in use.
     pub memory_used: Bytes,
     /// Tokens trained, and when it said so.
@@ -215,10 +222,13 @@ impl Membership {
                 .and_then(|known| known.link)
                 .filter(|old| *old != link),
             fresh: !same,
-            joined: known.is_none_or(|known| known.gone || !same),
+            joined: known.is_none_or(|known| (known.gone && !known.device.hangs) || !same),
         };
         let trained = known.map(|known| known.trained.clone()).filter(|_| same);
         let unfit_until = known.map_or(Micros(0), |known| known.unfit_until);
+        let leaving = known.filter(|_| same).and_then(|known| known.leaving);
+        let device = known.filter(|_| same).map(|known| known.device);
+        let device = device.unwrap_or_default();
         if let Some(old) = arrival.replaced {
             self.links.remove(&old);
         }
@@ -229,9 +239,10 @@ impl Membership {
             link: Some(link),
             heard: now,
             left: now,
-            gone: false,
+            gone: device.hangs,
             unfit_until,
-            device_age: Micros(0),
+            leaving,
+            device,
             memory_used: Bytes(0),
             trained: trained.unwrap_or_default(),
         };
@@ -290,7 +301,7 @@ impl Membership {
     #[must_use]
     pub fn presence(&self, now: Micros, node: &NodeName, bounds: &Bounds) -> Presence {
         let (left, bound) = match self.nodes.get(node) {
-            Some(node) if node.link.is_some() => return Presence::Here,
+            Some(node) if node.link.is_some() && !node.device.hangs => return Presence::Here,
             Some(node) if node.gone => return Presence::Gone,
             Some(node) => (node.left, bounds.reconnect),
             None => (self.began, bounds.attach),
@@ -362,8 +373,7 @@ impl Membership {
 
 impl Node {
     /// Notes a heartbeat.
-    pub fn beat(&mut self, now: Micros, device_age: Micros, memory_used: Bytes, tokens: u64) {
-        self.device_age = device_age;
+    pub fn beat(&mut self, now: Micros, memory_used: Bytes, tokens: u64) {
         self.memory_used = memory_used;
         self.trained.push_back((now, tokens));
         while self.trained.len() > 2 && now.since(self.trained[1].0) >= SPEED_WINDOW {

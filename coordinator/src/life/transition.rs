@@ -68,8 +68,8 @@ pub enum Phase {
 pub enum Event {
     /// A node opened its seat, or could not.
     Prepared(NodeName, PlanEpoch, Result<(), String>),
-    /// A first stage ended its round.
-    Drained(NodeName, PlanEpoch),
+    /// A first stage ended its round for a plan to come; or why it is not durable.
+    Drained(NodeName, PlanEpoch, Result<(), String>),
     /// A node lost its connection and has it again: what it was told may be lost.
     Returned(NodeName),
     /// The move makes no sense any more.
@@ -93,7 +93,20 @@ pub enum Effect {
         reason: String,
         /// Who is to blame, if a node is.
         blame: Option<NodeName>,
+        /// Which promise was not kept.
+        fault: Fault,
     },
+}
+
+/// Why a move did not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It was called off, or a seat could not be opened.
+    None,
+    /// These first stages did not end their rounds in time.
+    Undrained(Vec<NodeName>),
+    /// A round is not durable.
+    Unstored,
 }
 
 /// A move under way.
@@ -191,15 +204,17 @@ impl Goal {
         all.into_iter().collect()
     }
 
+    /// Whether a node is to have a seat of it.
+    #[must_use]
+    pub fn seats(&self, node: &NodeName) -> bool {
+        let seated = self.anew.iter().filter_map(|n| self.target.get(n));
+        seated.flatten().any(|seat| seat.node == *node)
+    }
+
     /// Whether the move needs a node.
     #[must_use]
     pub fn needs(&self, node: &NodeName) -> bool {
-        let seats = self
-            .anew
-            .iter()
-            .filter_map(|n| self.target.get(n))
-            .flatten();
-        self.drained.contains_key(node) || seats.into_iter().any(|seat| seat.node == *node)
+        self.drained.contains_key(node) || self.seats(node)
     }
 }
 
@@ -259,24 +274,38 @@ impl Move {
                     }
                     Err(why) => {
                         let reason = format!("{node} could not open its layers: {why}");
-                        self.call_off(reason, Some(node), &mut effects);
+                        self.call_off((reason, Some(node)), Fault::None, &mut effects);
                     }
                 }
             }
-            Event::Drained(node, epoch) => {
+            Event::Drained(node, epoch, outcome) => {
                 // TR-3
-                if self.phase == Phase::Draining && self.goal.drained.get(&node) == Some(&epoch) {
-                    self.waiting.remove(&node);
+                let awaited = self.phase == Phase::Draining && epoch == self.goal.epoch;
+                match outcome {
+                    _ if !awaited || !self.waiting.contains(&node) => {}
+                    Ok(()) => {
+                        self.waiting.remove(&node);
+                    }
+                    Err(why) => {
+                        let reason = format!("{node} could not make all states durable: {why}");
+                        self.call_off((reason, None), Fault::Unstored, &mut effects);
+                    }
                 }
             }
             Event::Returned(node) => effects.extend(self.again(&node)),
-            Event::CallOff(reason) => self.call_off(reason, None, &mut effects),
+            Event::CallOff(reason) => self.call_off((reason, None), Fault::None, &mut effects),
             Event::Tick => {
                 if now >= self.until {
                     let what = self.progress();
-                    let node = self.waiting.first().cloned();
-                    let blame = node.filter(|_| self.phase == Phase::Preparing);
-                    self.call_off(format!("it took too long: {what}"), blame, &mut effects);
+                    let (blame, fault) = match self.phase {
+                        Phase::Preparing => (self.waiting.first().cloned(), Fault::None),
+                        _ => (
+                            None,
+                            Fault::Undrained(self.waiting.iter().cloned().collect()),
+                        ),
+                    };
+                    let why = (format!("it took too long: {what}"), blame);
+                    self.call_off(why, fault, &mut effects);
                 }
             }
         }
@@ -302,9 +331,18 @@ impl Move {
         }
     }
 
-    fn call_off(&mut self, reason: String, blame: Option<NodeName>, effects: &mut Vec<Effect>) {
+    fn call_off(
+        &mut self,
+        (reason, blame): (String, Option<NodeName>),
+        fault: Fault,
+        effects: &mut Vec<Effect>,
+    ) {
         self.phase = Phase::Over;
-        effects.push(Effect::CalledOff { reason, blame });
+        effects.push(Effect::CalledOff {
+            reason,
+            blame,
+            fault,
+        });
     }
 
     /// Goes to the next phase when nothing is waited for.

@@ -72,6 +72,7 @@ fn told(change: &Change) -> Told {
         Change::CancelAsked { .. } => {
             info("cancel_requested", "its owner asked for the end", none())
         }
+        Change::SharedByFewer { reason, .. } => warn("shared_by_fewer", reason.clone(), none()),
         Change::Heard { from, notice, .. } => notice_told(notice, from.node.as_str()),
         Change::Broken { replica, reason } => warn(
             "replica_broken",
@@ -111,6 +112,25 @@ fn told(change: &Change) -> Told {
             "node_joined",
             format!("{node} is here"),
             json!({ "node": node, "incarnation": incarnation.to_string() }),
+        ),
+        Change::NotDurable { node, reason } => warn(
+            "not_durable",
+            format!("{node} could not make all states durable: {reason}; it tries again"),
+            json!({ "node": node }),
+        ),
+        Change::NodeLeaving {
+            node,
+            within,
+            cause,
+        } => info(
+            "node_leaving",
+            format!("{node} leaves within {within}: {cause}"),
+            json!({ "node": node, "within_seconds": within.seconds(), "cause": cause }),
+        ),
+        Change::NodeLeft { node } => info(
+            "node_left",
+            format!("{node} has left, and held nothing"),
+            json!({ "node": node }),
         ),
         Change::NodeLost { node, reason } => warn(
             "node_lost",

@@ -43,6 +43,9 @@ pub(super) enum Task {
     Stop,
 }
 
+/// A stage of a process that ends may take so long to end.
+const LAST: Duration = Duration::from_secs(10);
+
 /// Everything a stage is made with.
 pub(super) struct Holder {
     pub(super) linker: Linker,
@@ -97,7 +100,10 @@ impl Holder {
             }
             next = tasks.recv().await;
         }
-        end(running).await;
+        // A device that hangs must not keep the process.
+        if tokio::time::timeout(LAST, end(running)).await.is_err() {
+            tracing::warn!("the stage did not end within {LAST:?}: the process ends without it");
+        }
         ExitReason::Asked
     }
 

@@ -13,6 +13,7 @@ use shared::model::ModelShape;
 use shared::wire::notice::JobNotice;
 use shared::wire::order::{JobOrder, SampleOrder};
 
+use self::again::Again;
 use super::export::{self, Exported, Work};
 use super::meters::Meters;
 use super::running::{Command, Report};
@@ -25,13 +26,17 @@ use crate::artifacts::stored::SharedStore;
 use crate::duty::Event;
 use crate::replica::error::{AdmitError, ReplicaError};
 use crate::replica::event::ReplicaEvent;
-use crate::replica::lead::{Lead, TextRequest};
+use crate::replica::lead::{Lead, SampleError, TextRequest};
 use crate::sample::choice::Sampling;
 use crate::train::event::Ending;
 use crate::train::session::Standing;
 
 mod admission;
+mod again;
 mod telling;
+
+#[cfg(test)]
+mod tests;
 
 /// What a lead is surrounded by.
 pub(super) struct Surroundings {
@@ -63,16 +68,7 @@ pub(super) fn run(
     let bell = lead.bell();
     let (exports, exported) = channel();
     let (searches, found) = channel();
-    let mut leading = Leading {
-        lead,
-        around,
-        drained: false,
-        ending: BTreeMap::new(),
-        done: BTreeSet::new(),
-        submissions: BTreeMap::new(),
-        exports,
-        searches,
-    };
+    let mut leading = Leading::new(lead, around, exports, searches);
     loop {
         let heard = bell.heard();
         if stop.load(Ordering::Acquire) {
@@ -84,10 +80,11 @@ pub(super) fn run(
             leading.obey(command)?;
         }
         leading.note_exported(&exported)?;
-        while let Ok(StoredSample { order, state }) = found.try_recv() {
-            leading.host(&order, state)?;
+        leading.try_again()?;
+        while let Ok(StoredSample { order, states }) = found.try_recv() {
+            leading.host(&order, states)?;
         }
-        let working = !leading.drained && !leading.lead.is_idle();
+        let working = leading.drained.is_none() && !leading.lead.is_idle();
         let events = if working {
             leading.lead.round()?
         } else {
@@ -104,11 +101,14 @@ pub(super) fn run(
 struct Leading<'a> {
     lead: Lead,
     around: &'a Surroundings,
-    drained: bool,
+    /// Toward which plan it ended its steps, while it is to start no others.
+    drained: Option<PlanEpoch>,
     /// Jobs that took their last step or were set aside, each with that step, until it is durable.
     ending: BTreeMap<JobName, (u64, Last)>,
     /// Jobs whose adapter is being written.
     done: BTreeSet<JobName>,
+    /// When what could not be stored is stored again.
+    again: Again,
     /// What each job's submission is called in logs.
     submissions: BTreeMap<JobName, String>,
     exports: Sender<Exported>,
@@ -122,7 +122,26 @@ enum Last {
     Remove,
 }
 
-impl Leading<'_> {
+impl<'a> Leading<'a> {
+    fn new(
+        lead: Lead,
+        around: &'a Surroundings,
+        exports: Sender<Exported>,
+        searches: Sender<StoredSample>,
+    ) -> Self {
+        Self {
+            lead,
+            around,
+            drained: None,
+            ending: BTreeMap::new(),
+            done: BTreeSet::new(),
+            again: Again::default(),
+            submissions: BTreeMap::new(),
+            exports,
+            searches,
+        }
+    }
+
     fn obey(&mut self, command: Command) -> Result<(), ReplicaError> {
         match command {
             Command::Admit(orders) => orders.into_iter().try_for_each(|order| self.admit(order)),
@@ -131,15 +150,13 @@ impl Leading<'_> {
                 let events = self.lead.tend()?;
                 self.tell(events)
             }
-            Command::Drain => {
-                self.drained = true;
-                let events = self.lead.drain()?;
-                self.tell(events)?;
-                (self.around.report)(Event::Drained(self.around.epoch));
-                Ok(())
+            Command::Drain(toward) => {
+                self.drained = Some(toward);
+                self.drain(toward)
             }
             Command::Undrain => {
-                self.drained = false;
+                self.drained = None;
+                self.again.drain = false;
                 Ok(())
             }
             Command::Sample(order) => self.sample(order),
@@ -214,7 +231,7 @@ impl Leading<'_> {
                 stored_sample::start(job, order, search, found, self.lead.bell());
                 Ok(())
             }
-            _ => self.write(&order, None),
+            _ => self.write(&order, &[]),
         }
     }
 
@@ -222,14 +239,14 @@ impl Leading<'_> {
     fn host(
         &mut self,
         order: &SampleOrder,
-        state: Result<Box<StateManifest>, String>,
+        states: Result<Vec<StateManifest>, String>,
     ) -> Result<(), ReplicaError> {
         let here = order
             .job
             .is_some_and(|job| self.lead.progress(&name(job)).is_some());
-        match state {
-            _ if here => self.write(order, None),
-            Ok(state) => self.write(order, Some(&state)),
+        match states {
+            _ if here => self.write(order, &[]),
+            Ok(states) => self.write(order, &states),
             Err(why) => {
                 (self.around.report)(Event::SampleEnded(order.number, Err(why)));
                 Ok(())
@@ -237,11 +254,9 @@ impl Leading<'_> {
         }
     }
 
-    fn write(
-        &mut self,
-        order: &SampleOrder,
-        state: Option<&StateManifest>,
-    ) -> Result<(), ReplicaError> {
+    /// Makes a text with the first of these states whose parts are sound; with none, as the job is here or by the
+    /// backbone alone.
+    fn write(&mut self, order: &SampleOrder, states: &[StateManifest]) -> Result<(), ReplicaError> {
         let (number, report) = (order.number, &self.around.report);
         let job = order.job.map(name);
         let request = TextRequest {
@@ -260,10 +275,19 @@ impl Leading<'_> {
             report(Event::Piece(number, vec![token]));
             true
         };
-        let made = match state {
-            None => self.lead.sample(&request, tell)?,
-            Some(state) => self.lead.sample_stored(state, &request, tell)?,
+        let Some((newest, older)) = states.split_first() else {
+            let made = self.lead.sample(&request, tell)?;
+            report(Event::SampleEnded(number, made.map_err(|e| e.to_string())));
+            return Ok(());
         };
+        let mut made = self.lead.sample_stored(newest, &request, tell)?;
+        for state in older {
+            if !matches!(made, Err(SampleError::State { .. })) {
+                break;
+            }
+            tracing::warn!(job = %state.job, error = ?made, "state skipped");
+            made = self.lead.sample_stored(state, &request, tell)?;
+        }
         report(Event::SampleEnded(
             number,
             made.map_err(|error| error.to_string()),
@@ -339,7 +363,8 @@ impl Leading<'_> {
                     self.forget(&own)?;
                 }
                 Err(reason) => {
-                    // Its state is durable: the next admission exports again.
+                    // Its state is durable: it is exported again after a while.
+                    self.again.failed((self.around.clock)());
                     tracing::error!(trace = self.trace(&own), job = %own, reason, "adapter not stored");
                     self.done.remove(&own);
                 }

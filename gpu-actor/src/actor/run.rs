@@ -8,8 +8,9 @@ use shared::actor::exit::ExitReason;
 use shared::artifact::BlockingStore;
 use shared::net::endpoint::Endpoint;
 use shared::net::router::{Router, RouterLimits};
+use shared::net::runtime;
 use shared::telemetry::serve;
-use tokio::runtime::{Builder, Runtime};
+use shared::wire::notice::Departure;
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::RunError;
@@ -20,23 +21,25 @@ use super::links::Linker;
 use super::meters::Meters;
 use super::service::NodeService;
 use super::settings::NodeSettings;
-use super::stage::{StageActor, Stop};
+use super::stage::{Leave, StageActor};
 use super::traces::Traces;
 use super::{fetching, inbound, introduction, uplink};
 use crate::artifacts::stored::SharedStore;
 use crate::duty::Duty;
 
-/// Runs a node until it is told to stop, by the coordinator or by `stop`.
+/// Runs a node until the coordinator tells it to stop. Once `leave` says so it tells the coordinator that it goes, and
+/// stays until it is let go or its time is over.
 ///
 /// # Errors
 /// [`RunError`] when it cannot start, then nothing of it runs; or when it panicked.
 pub fn run(
     settings: NodeSettings,
-    stop: impl Future<Output = ()> + Send + 'static,
+    leave: impl Future<Output = Departure> + Send + 'static,
 ) -> Result<(), RunError> {
-    let (network, endpoint) = connected(&settings)?;
-    let mut stop = Box::pin(stop);
-    let fetched = match network.block_on(fetched(&settings, &endpoint, &mut stop)) {
+    let credential = introduction::credential(&settings)?;
+    let (network, endpoint) = runtime::start(&settings.endpoint, &credential)?;
+    let mut leave = Box::pin(leave);
+    let fetched = match network.block_on(fetched(&settings, &endpoint, &mut leave)) {
         None => return Ok(()),
         Some(fetched) => fetched?,
     };
@@ -66,6 +69,7 @@ pub fn run(
         heartbeat: settings.heartbeat,
         clock: Arc::clone(&settings.clock),
         meters: Arc::clone(&meters),
+        leaving: None,
         _alive: alive,
     };
     let (actor, main) = system.block_on(async { (actor.start(), System::current()) });
@@ -98,9 +102,10 @@ pub fn run(
     let mut up = network.spawn(uplink::run(settings.clone(), endpoint, told));
     network.spawn(inbound::pass_on(uplinked, actor.clone()));
     network.spawn(async move {
-        stop.await;
+        let departure = leave.await;
+        tracing::info!(within = %departure.within, cause = %departure.cause, "this node leaves");
         // A mailbox that is gone is one that stopped.
-        let _ = actor.send(Stop).await;
+        let _ = actor.send(Leave(departure)).await;
     });
     let mut holds = network.spawn(holder.run(tasks));
     // Whoever of them panics, the process must not stay without it.
@@ -127,26 +132,11 @@ pub fn run(
     }
 }
 
-/// A thread for the network, and the port.
-fn connected(settings: &NodeSettings) -> Result<(Runtime, Arc<Endpoint>), RunError> {
-    let credential = introduction::credential(settings)?;
-    let network = Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("network")
-        .enable_all()
-        .build()?;
-    let endpoint = {
-        let _inside = network.enter();
-        Arc::new(Endpoint::open(&settings.endpoint, &credential, true)?)
-    };
-    Ok((network, endpoint))
-}
-
-/// The backbone from another member, where it is not here; nothing when the node is told to stop meanwhile.
+/// The backbone from another member, where it is not here; nothing when the node is to go meanwhile: it holds nothing.
 async fn fetched(
     settings: &NodeSettings,
     endpoint: &Arc<Endpoint>,
-    stop: &mut (impl Future<Output = ()> + Unpin),
+    leave: &mut (impl Future<Output = Departure> + Unpin),
 ) -> Option<Result<Option<Fetched>, RunError>> {
     let Some(fetch) = &settings.fetch else {
         return Some(Ok(None));
@@ -154,6 +144,6 @@ async fn fetched(
     tracing::info!(path = %settings.model.display(), "the backbone is not here: it is fetched");
     tokio::select! {
         got = fetching::run(settings, fetch, endpoint) => Some(got.map(Some)),
-        () = stop => None,
+        _ = leave => None,
     }
 }

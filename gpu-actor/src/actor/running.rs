@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
 use shared::actor::exit::ExitReason;
-use shared::ids::JobId;
+use shared::ids::{JobId, PlanEpoch};
 use shared::wire::order::{JobAction, JobOrder, SampleOrder};
 
 use crate::duty::Event;
@@ -17,7 +17,7 @@ use crate::link::bell::Bell;
 pub(super) enum Command {
     Admit(Vec<JobOrder>),
     Act(JobId, JobAction),
-    Drain,
+    Drain(PlanEpoch),
     Undrain,
     Sample(SampleOrder),
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message};
 use shared::units::{Bytes, Micros};
-use shared::wire::notice::Notice;
+use shared::wire::notice::{Departure, Notice};
 use tokio::sync::{mpsc, oneshot};
 
 use super::holder::Task;
@@ -33,6 +33,8 @@ pub(super) struct StageActor {
     pub(super) heartbeat: Duration,
     pub(super) clock: Clock,
     pub(super) meters: Arc<Meters>,
+    /// Once the process is asked to end: until when it stays at most, and what was told.
+    pub(super) leaving: Option<(Micros, Departure)>,
     /// Never used, only dropped: the process must not stay without its actor.
     pub(super) _alive: oneshot::Sender<()>,
 }
@@ -50,7 +52,7 @@ pub(super) struct Uplink(pub(super) Uplinked);
 /// The process is asked to end. When the mailbox is full it waits.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(super) struct Stop;
+pub(super) struct Leave(pub(super) Departure);
 
 impl Actor for StageActor {
     type Context = Context<Self>;
@@ -86,16 +88,32 @@ impl Handler<Uplink> for StageActor {
                 Event::Disconnected
             }
         };
+        let connected = event == Event::Connected;
         let effects = self.duty.step(event);
         self.apply(effects);
+        if let Some((until, departure)) = self.leaving.filter(|_| connected) {
+            let within = until.since((self.clock)());
+            let departure = Departure {
+                within,
+                ..departure
+            };
+            let effects = self.duty.step(Event::Leaving(departure));
+            self.apply(effects);
+        }
     }
 }
 
-impl Handler<Stop> for StageActor {
+impl Handler<Leave> for StageActor {
     type Result = ();
 
-    fn handle(&mut self, _: Stop, _: &mut Self::Context) {
-        self.apply(vec![Effect::Stop]);
+    fn handle(&mut self, Leave(departure): Leave, context: &mut Self::Context) {
+        let until = (self.clock)().plus(departure.within);
+        self.leaving = Some((until, departure));
+        let effects = self.duty.step(Event::Leaving(departure));
+        self.apply(effects);
+        // Let go or not.
+        let within = Duration::from_micros(departure.within.0);
+        context.run_later(within, |actor, _| actor.apply(vec![Effect::Stop]));
     }
 }
 
@@ -109,7 +127,7 @@ impl StageActor {
                 Effect::LetGo => self.hold(Task::LetGo),
                 Effect::Admit(jobs) => self.hold(Task::Lead(Command::Admit(jobs))),
                 Effect::Act(job, action) => self.hold(Task::Lead(Command::Act(job, action))),
-                Effect::Drain => self.hold(Task::Lead(Command::Drain)),
+                Effect::Drain(toward) => self.hold(Task::Lead(Command::Drain(toward))),
                 Effect::Undrain => self.hold(Task::Lead(Command::Undrain)),
                 Effect::Sample(sample) => self.hold(Task::Lead(Command::Sample(sample))),
                 Effect::Trace { number, job, step } => {
@@ -139,17 +157,11 @@ impl StageActor {
 
     fn beat(&mut self) {
         let notice = Notice::Heartbeat {
-            device_age: self.device_age((self.clock)()),
+            device_age: self.traces.device_age((self.clock)()),
             memory_used: memory_used(),
             tokens: self.traces.tokens(),
         };
         self.tell(notice);
-    }
-
-    /// Time since the device ended something; nothing while it has no jobs.
-    fn device_age(&self, now: Micros) -> Micros {
-        let last = self.traces.last_end().filter(|_| self.duty.is_busy());
-        last.map_or(Micros(0), |end| now.since(end))
     }
 
     fn look(&self) {
@@ -157,7 +169,7 @@ impl StageActor {
         let standing = Standing {
             epoch: self.duty.epoch(),
             term: self.duty.term(),
-            device_age: self.device_age(now),
+            device_age: self.traces.device_age(now),
             connected: self.uplink.is_some(),
         };
         self.meters.look(now, &standing);
@@ -214,6 +226,7 @@ mod tests {
             heartbeat: Duration::from_secs(3600),
             clock: Arc::new(|| Micros(0)),
             meters: Meters::new(Micros(0)),
+            leaving: None,
             _alive: alive,
         };
         (actor, told)

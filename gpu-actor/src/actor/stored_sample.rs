@@ -1,4 +1,6 @@
-//! Finds the newest durable state of a job that is not here, so that a text can be made with its adapter.
+//! Finds the durable states of a job that is not here, so that a text can be made with its adapter.
+//!
+//! Only their manifests are read: the stages read the parts, each those of its layers, and find whether they are sound.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -10,15 +12,15 @@ use shared::wire::order::SampleOrder;
 use super::beside;
 use super::traces::name;
 use crate::artifacts::manifest::StateManifest;
-use crate::artifacts::{Artifacts, recover};
+use crate::artifacts::{Artifacts, part, recover};
 use crate::link::bell::Bell;
-use crate::peft::layout::Layout;
 
-/// A sample and the state it is to be made with, or why it cannot be.
+/// A sample and the states it can be made with, or why it cannot be.
 #[derive(Debug)]
 pub(super) struct StoredSample {
     pub(super) order: SampleOrder,
-    pub(super) state: Result<Box<StateManifest>, String>,
+    /// The newest first: an older one is for when the parts of a newer one are not sound.
+    pub(super) states: Result<Vec<StateManifest>, String>,
 }
 
 /// What is looked in, and for whose backbone.
@@ -37,25 +39,26 @@ pub(super) fn start(
     found: Sender<StoredSample>,
     bell: Bell,
 ) {
-    let look = move || search.look(job).map(Box::new);
-    let tell = move |state| StoredSample { order, state };
+    let look = move || search.look(job);
+    let tell = move |states| StoredSample { order, states };
     beside::start("sample", look, tell, found, bell);
 }
 
 impl Search {
-    /// The newest sound state of a job.
+    /// The states of a job that cover all layers, the newest first; there is one at least.
     ///
     /// # Errors
     /// A sentence: there is none, or it is of another backbone.
-    pub(super) fn look(&self, job: JobId) -> Result<StateManifest, String> {
+    pub(super) fn look(&self, job: JobId) -> Result<Vec<StateManifest>, String> {
         let own: JobName = name(job);
-        let newest = recover::manifest(&*self.store, &own).map_err(|error| error.to_string())?;
+        let mut found =
+            recover::manifests(&*self.store, &own).map_err(|error| error.to_string())?;
         let none = || {
             format!(
                 "job {job} is not on this replica, and no state of it is durable: sample it when it has one"
             )
         };
-        let identity = newest.ok_or_else(none)?.identity;
+        let identity = found.first().ok_or_else(none)?.identity.clone();
         if identity.backbone != self.backbone {
             return Err(format!("job {job} was trained on another backbone"));
         }
@@ -63,9 +66,13 @@ impl Search {
         if let Some(problem) = spec.problems(&self.shape).first() {
             return Err(format!("job {job}: {problem}"));
         }
-        let layout = Layout::new(&spec.adapter, &self.shape, spec.seed);
-        let found = recover::newest(&*self.store, &own, &identity, &layout);
-        let found = found.map_err(|error| error.to_string())?;
-        found.recovered.map(|sound| sound.manifest).ok_or_else(none)
+        found.retain(|state| {
+            let same = state.identity.differences(&identity).is_empty();
+            same && part::covers(&state.parts, self.shape.layers)
+        });
+        if found.is_empty() {
+            return Err(none());
+        }
+        Ok(found)
     }
 }

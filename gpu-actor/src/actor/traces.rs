@@ -20,6 +20,8 @@ pub(super) struct Traces {
     most: usize,
     /// Tokens trained since the start of the process.
     tokens: AtomicU64,
+    /// When the device began the piece of work that it is at; 0 while it is at none.
+    working_since: AtomicU64,
     spans: Mutex<VecDeque<(u32, Span)>>,
 }
 
@@ -29,7 +31,23 @@ struct Recorder {
     stage: u32,
 }
 
+impl Drop for Recorder {
+    /// A stage that panicked at its work is at none any more.
+    fn drop(&mut self) {
+        self.rests();
+    }
+}
+
 impl Observer for Recorder {
+    fn begins(&mut self, at: Micros) {
+        let since = &self.traces.working_since;
+        since.store(at.0, Ordering::Relaxed);
+    }
+
+    fn rests(&mut self) {
+        self.traces.working_since.store(0, Ordering::Relaxed);
+    }
+
     fn worked(&mut self, span: Span) {
         self.meters.worked(&span);
         if span.deed == Deed::Keep && self.stage == 0 {
@@ -49,6 +67,7 @@ impl Traces {
             node,
             most: most.max(1),
             tokens: AtomicU64::new(0),
+            working_since: AtomicU64::new(0),
             spans: Mutex::new(VecDeque::new()),
         })
     }
@@ -79,9 +98,12 @@ impl Traces {
         self.tokens.load(Ordering::Relaxed)
     }
 
-    /// When the device last ended something.
-    pub(super) fn last_end(&self) -> Option<Micros> {
-        self.lock().back().map(|(_, span)| span.end)
+    /// Since the device began the piece of work that it is at; 0 while it is at none.
+    pub(super) fn device_age(&self, now: Micros) -> Micros {
+        match self.working_since.load(Ordering::Relaxed) {
+            0 => Micros(0),
+            since => now.since(Micros(since)),
+        }
     }
 
     /// All that passed while a job's step was on its way here; of the newest step of all when nothing is named.
@@ -217,6 +239,9 @@ mod tests {
         assert_eq!(seen, expected);
         assert_eq!(traces.of(Some(JobId(1)), Some(1)).len(), 2);
         assert!(traces.of(Some(JobId(3)), None).is_empty());
-        assert_eq!(traces.last_end(), Some(Micros(61)));
+        recorder.begins(Micros(61));
+        assert_eq!(traces.device_age(Micros(70)), Micros(9));
+        drop(recorder);
+        assert_eq!(traces.device_age(Micros(80)), Micros(0), "a panic ends it");
     }
 }

@@ -86,15 +86,14 @@ pub fn newest(
     }
 }
 
-/// The newest manifest of a job that can be read, whatever it belongs to; whether its parts are sound is not looked at.
+/// The manifests of a job that can be read, the newest first, whatever they belong to; whether their parts are sound is
+/// found by who reads those.
 ///
 /// # Errors
-/// [`RecoverError`] when the store cannot be read, or the manifest is of another release.
-pub fn manifest(
-    store: &dyn Artifacts,
-    job: &JobName,
-) -> Result<Option<StateManifest>, RecoverError> {
+/// [`RecoverError`] when the store cannot be read, or a manifest is of another release.
+pub fn manifests(store: &dyn Artifacts, job: &JobName) -> Result<Vec<StateManifest>, RecoverError> {
     let keys = store.list(&part::job_folder(job))?;
+    let mut found = Vec::new();
     for step in manifest::steps(job, &keys) {
         let key = manifest::key(job, step);
         let text = match store.get(&key) {
@@ -104,14 +103,17 @@ pub fn manifest(
             Err(failed @ ArtifactError::Failed { .. }) => return Err(failed.into()),
         };
         match StateManifest::read(&text) {
-            Ok(manifest) if manifest.job == *job => return Ok(Some(manifest)),
+            Ok(manifest) if manifest.job == *job => found.push(manifest),
             Ok(_) | Err(ManifestError::Damaged(_)) => {}
-            Err(ManifestError::Version(found)) => {
-                return Err(RecoverError::Version { key, found });
+            Err(ManifestError::Version(version)) => {
+                return Err(RecoverError::Version {
+                    key,
+                    found: version,
+                });
             }
         }
     }
-    Ok(None)
+    Ok(found)
 }
 
 fn among(

@@ -3,7 +3,9 @@
 use shared::ids::NodeName;
 use shared::plan::Seat;
 use shared::units::Bytes;
+use shared::wire::notice::{Departure, LeaveCause};
 
+use super::leaving::NO_PLAN;
 use super::unheard::MOST_WAITING;
 use super::*;
 
@@ -59,6 +61,13 @@ fn hold(epoch: u64) -> Order {
     }
 }
 
+const TOWARD: PlanEpoch = PlanEpoch(9);
+
+fn drain(epoch: PlanEpoch) -> Order {
+    let toward = TOWARD;
+    Order::Drain { epoch, toward }
+}
+
 fn prepare(epoch: u64) -> Order {
     Order::Prepare {
         epoch: PlanEpoch(epoch),
@@ -112,18 +121,13 @@ fn du2_an_order_for_another_plan_only_gets_an_answer() {
     let mut duty = leading();
     for epoch in [0, 2] {
         let epoch = PlanEpoch(epoch);
-        let reason = duty.step(order(1, Order::Drain { epoch }));
+        let reason = duty.step(order(1, drain(epoch)));
         assert!(refused(&reason).contains("stage 0 of plan e1"));
     }
     assert!(refused(&duty.step(order(1, hold(0)))).contains("not newer"));
     assert!(refused(&duty.step(order(1, prepare(1)))).contains("not newer"));
-    let drain = order(
-        1,
-        Order::Drain {
-            epoch: PlanEpoch(1),
-        },
-    );
-    assert_eq!(duty.step(drain), [Effect::Drain]);
+    let drained = order(1, drain(PlanEpoch(1)));
+    assert_eq!(duty.step(drained), [Effect::Drain(TOWARD)]);
 }
 
 #[test]
@@ -184,7 +188,10 @@ fn du4_what_the_device_did_for_a_plan_before_is_not_told() {
     let mut duty = leading();
     duty.step(order(1, hold(2)));
     assert!(duty.step(step(1, 1)).is_empty());
-    assert!(duty.step(Event::Drained(PlanEpoch(1))).is_empty());
+    assert!(
+        duty.step(Event::Drained([PlanEpoch(1), TOWARD], Ok(())))
+            .is_empty()
+    );
     assert!(duty.step(Event::Linked(PlanEpoch(1), Ok(()))).is_empty());
 }
 
@@ -287,4 +294,73 @@ fn a_seat_that_cannot_be_is_refused_and_nothing_is_opened_or_taken() {
         assert!(why.contains(said), "{why}");
     }
     assert_eq!(duty.epoch(), None);
+}
+
+fn leaving(seconds: u64) -> Event {
+    Event::Leaving(Departure {
+        within: Micros(seconds * 1_000_000),
+        cause: LeaveCause::Asked,
+    })
+}
+
+#[test]
+fn du5_a_node_that_leaves_says_so_and_stays_until_it_is_let_go() {
+    let mut duty = leading();
+    let effects = duty.step(leaving(30));
+    assert!(
+        matches!(effects[..], [Effect::Tell(Notice::Leaving(_))]),
+        "{effects:?}"
+    );
+    let epoch = PlanEpoch(1);
+    assert_eq!(duty.step(order(1, drain(epoch))), [Effect::Drain(TOWARD)]);
+    let told = |outcome: &Result<(), String>| {
+        let outcome = outcome.clone();
+        [Effect::Tell(Notice::Drained {
+            epoch,
+            toward: TOWARD,
+            outcome,
+        })]
+    };
+    for outcome in [Err("the disk is full".to_owned()), Ok(())] {
+        let drained = Event::Drained([epoch, TOWARD], outcome.clone());
+        assert_eq!(duty.step(drained), told(&outcome));
+    }
+    assert_eq!(
+        duty.step(order(1, Order::Release { epoch })),
+        [Effect::LetGo]
+    );
+    assert_eq!(duty.step(order(1, Order::Stop)), [Effect::Stop]);
+}
+
+#[test]
+fn du5_without_a_coordinator_a_first_stage_makes_its_steps_durable_and_goes() {
+    let mut duty = leading();
+    duty.step(Event::Disconnected);
+    assert_eq!(duty.step(leaving(30)), [Effect::Drain(NO_PLAN)]);
+    let full = Err("the disk is full".to_owned());
+    assert_eq!(duty.step(Event::Drained([PlanEpoch(1), TOWARD], full)), []);
+    assert_eq!(
+        duty.step(Event::Drained([PlanEpoch(1), TOWARD], Ok(()))),
+        [Effect::Stop]
+    );
+    // The coordinator goes while the node waits to be let go.
+    let mut waits = leading();
+    waits.step(leaving(30));
+    assert_eq!(waits.step(Event::Disconnected), [Effect::Drain(NO_PLAN)]);
+    // One that follows waits for the end of its links.
+    let mut follower = self::duty();
+    follower.step(Event::Connected);
+    let second = Order::Hold {
+        epoch: PlanEpoch(1),
+        replica: replica(&["n1", "n0"]),
+        stage: 1,
+    };
+    follower.step(order(1, second));
+    follower.step(Event::Linked(PlanEpoch(1), Ok(())));
+    follower.step(Event::Disconnected);
+    assert_eq!(follower.step(leaving(30)), []);
+    let gone = Event::Broken(PlanEpoch(1), None, "reset".into());
+    assert_eq!(follower.step(gone), [Effect::Stop]);
+    // What holds nothing goes at once.
+    assert_eq!(self::duty().step(leaving(30)), [Effect::Stop]);
 }

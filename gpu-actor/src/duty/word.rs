@@ -2,7 +2,7 @@
 
 use shared::ids::{JobId, NodeName, PlanEpoch};
 use shared::units::Micros;
-use shared::wire::notice::{JobNotice, Notice};
+use shared::wire::notice::{Departure, JobNotice, Notice};
 use shared::wire::order::{JobAction, JobOrder, Ordered, SampleOrder};
 use shared::wire::view::SpanView;
 
@@ -17,12 +17,14 @@ pub enum Event {
     Disconnected,
     /// It ordered something.
     Ordered(Ordered),
+    /// The process is to end: told again after each [`Event::Connected`].
+    Leaving(Departure),
     /// The layers of a post are open, or cannot be.
     Opened(PlanEpoch, Result<(), String>),
     /// A post is held and linked to its neighbours, or cannot be.
     Linked(PlanEpoch, Result<(), String>),
-    /// The lead has finished and starts nothing more.
-    Drained(PlanEpoch),
+    /// The lead has finished under a plan, toward another, and starts nothing more; or why its states are not durable.
+    Drained([PlanEpoch; 2], Result<(), String>),
     /// The post cannot go on.
     Broken(PlanEpoch, Option<NodeName>, String),
     /// Something happened to a job.
@@ -50,8 +52,8 @@ pub enum Effect {
     Admit(Vec<JobOrder>),
     /// An action for the lead.
     Act(JobId, JobAction),
-    /// The lead ends the steps it has begun and starts no other.
-    Drain,
+    /// The lead ends the steps it has begun, toward a plan to come, and starts no other.
+    Drain(PlanEpoch),
     /// The lead goes on.
     Undrain,
     /// A sample for the lead.

@@ -156,12 +156,6 @@ impl Layout {
         let behind = self.pieces.partition_point(|p| p.range.end <= index);
         &self.pieces[behind]
     }
-
-    /// Positions taken in front of every sequence by virtual tokens (prefix or prompt).
-    #[must_use]
-    pub fn virtual_tokens(&self) -> usize {
-        self.prefix.as_ref().map_or(0, |p| p.tokens) + self.prompt.as_ref().map_or(0, |p| p.tokens)
-    }
 }
 
 /// PEFT's name of a projection's module.

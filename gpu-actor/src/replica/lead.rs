@@ -10,7 +10,7 @@ use kernels::cpu::Cpu;
 use shared::ids::JobName;
 use shared::wire::order::JobAction;
 
-use super::error::{AdmitError, Lacking, ReplicaError};
+use super::error::{AdmitError, ReplicaError};
 use super::event::ReplicaEvent;
 use super::leading::{Leading, Origin};
 use super::ledger::Ledger;
@@ -241,30 +241,6 @@ impl Lead {
     #[must_use]
     pub fn moved(&self) -> bool {
         self.moved
-    }
-
-    /// Ends the steps that are begun, takes back those that are only planned, makes the state of every job durable, and
-    /// starts nothing more until a round is asked for.
-    ///
-    /// # Errors
-    /// When the replica cannot go on.
-    pub fn drain(&mut self) -> Result<Vec<ReplicaEvent>, ReplicaError> {
-        let events = self.session.settle();
-        self.note(events?)?;
-        let names: Vec<JobName> = self.session.names().cloned().collect();
-        for name in names {
-            self.make_durable(&name)?;
-        }
-        loop {
-            self.note_stored()?;
-            let waiting = self.ledger.waiting();
-            if waiting.is_empty() {
-                return self.tend();
-            }
-            let news = |own: &Leading| !own.news.is_empty();
-            let lacking = move |_: &Leading| Some(Lacking::Stored(waiting.clone()));
-            self.session.engine_mut().drive(news, lacking)?;
-        }
     }
 
     /// Takes a job off all stages; what is being stored of it is stored, but no longer told.

@@ -60,6 +60,12 @@ pub struct Span {
 
 /// Is told of every piece of work, on the thread of the device.
 pub trait Observer: Send {
+    /// The device begins a piece of work, by the watch's clock.
+    fn begins(&mut self, _at: Micros) {}
+
+    /// The device is at none any more.
+    fn rests(&mut self) {}
+
     /// Work was done.
     fn worked(&mut self, span: Span);
 }
@@ -85,6 +91,22 @@ impl Watch {
 
     pub(super) fn now(&self) -> Micros {
         self.0.as_ref().map_or(Micros(0), |(_, now)| now())
+    }
+
+    /// The device begins a piece of work: when that is.
+    pub(super) fn begin(&mut self) -> Micros {
+        let at = self.now();
+        if let Some((observer, _)) = &mut self.0 {
+            observer.begins(at);
+        }
+        at
+    }
+
+    /// The device is at none any more.
+    pub(super) fn rest(&mut self) {
+        if let Some((observer, _)) = &mut self.0 {
+            observer.rests();
+        }
     }
 
     pub(super) fn tell(&mut self, span: Span) {

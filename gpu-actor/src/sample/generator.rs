@@ -75,18 +75,18 @@ impl Reading {
                 vocab: shape.vocab,
             });
         }
-        let virtual_tokens = layout.map_or(0, Layout::virtual_tokens);
-        let wanted = prompt.len() + virtual_tokens + limit;
+        let prefix = layout.and_then(|layout| layout.prefix.as_ref());
+        let prefix_tokens = prefix.map_or(0, |prefix| prefix.tokens);
+        let own = layout.and_then(|layout| layout.prompt.as_ref());
+        let own = own.map_or(0, |prompt| prompt.tokens);
+        let wanted = prefix_tokens + own + prompt.len() + limit;
         if wanted > shape.max_positions {
             return Err(GenerateError::TooLong {
                 wanted,
                 context: shape.max_positions,
             });
         }
-        let prefix = layout.and_then(|layout| layout.prefix.as_ref());
-        let prefix_tokens = prefix.map_or(0, |prefix| prefix.tokens);
-        let own = layout.and_then(|layout| layout.prompt.as_ref());
-        let own = own.map_or(0, |prompt| prompt.tokens as u32);
+        let own = own as u32;
         let mut rows: Vec<u32> = (0..own).map(|i| crate::batch::VIRTUAL | i).collect();
         rows.extend_from_slice(prompt);
         Ok(Self {

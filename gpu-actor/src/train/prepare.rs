@@ -133,7 +133,7 @@ pub fn prepare(
         });
     }
     let layout = Arc::new(Layout::new(&spec.adapter, shape, spec.seed));
-    let context = shape.max_positions - layout.virtual_tokens();
+    let context = shape.max_positions - spec.adapter.virtual_tokens();
     let data = JobData::load(
         &spec.data,
         around.folder,

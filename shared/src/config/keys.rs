@@ -159,7 +159,7 @@ mod tests {
     fn paths_and_what_follows_them() {
         assert_eq!(find("node[3].threads").unwrap().unit, "threads");
         assert!(find("node").is_none());
-        assert_eq!(names_under("store"), ["url"]);
+        assert_eq!(names_under("store"), ["url", "outage_seconds"]);
         assert_eq!(
             names_under("node[0]"),
             [

@@ -4,6 +4,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+pub use super::gpu_actor::GpuActorSection;
 use super::plan::mib;
 pub use super::plan::{PlanSection, Stages};
 use crate::ids::{ClusterName, NodeName};
@@ -176,12 +177,23 @@ impl Default for ModelSection {
 pub struct StoreSection {
     /// A folder, relative to the file, or `s3://bucket/prefix`.
     pub url: String,
+    /// While it does not answer for less than this, no job fails.
+    pub outage_seconds: u64,
+}
+
+impl StoreSection {
+    /// While the store does not answer for less than this, no job fails.
+    #[must_use]
+    pub fn outage(&self) -> Micros {
+        Micros::of_millis(self.outage_seconds.saturating_mul(1000))
+    }
 }
 
 impl Default for StoreSection {
     fn default() -> Self {
         Self {
             url: ".spotmux/store".into(),
+            outage_seconds: 300,
         }
     }
 }
@@ -200,6 +212,8 @@ pub struct CoordinatorSection {
     pub heartbeat_ms: u64,
     /// Silence after which a node is taken for lost.
     pub heartbeat_bound_ms: u64,
+    /// A device at one piece of work for so long, and ten times its longest before, is taken for lost.
+    pub device_patience_seconds: u64,
     /// How long a leadership holds without being renewed.
     pub lease_seconds: u64,
     /// Events kept in memory for those who follow.
@@ -218,6 +232,12 @@ impl CoordinatorSection {
     pub fn heartbeat_bound(&self) -> Micros {
         Micros::of_millis(self.heartbeat_bound_ms)
     }
+
+    /// How long a device may be at one piece of work, until it is known how long its work takes.
+    #[must_use]
+    pub fn device_patience(&self) -> Micros {
+        Micros::of_millis(self.device_patience_seconds.saturating_mul(1000))
+    }
 }
 
 impl Default for CoordinatorSection {
@@ -228,50 +248,9 @@ impl Default for CoordinatorSection {
             journal: ".spotmux/journal.sqlite".into(),
             heartbeat_ms: 1000,
             heartbeat_bound_ms: 3000,
+            device_patience_seconds: 60,
             lease_seconds: 10,
             events_kept: 20_000,
-        }
-    }
-}
-
-/// What holds for every node that does not say otherwise.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct GpuActorSection {
-    /// Compute threads.
-    pub threads: u64,
-    /// Memory offered.
-    pub memory_mib: u64,
-    /// Where it listens (UDP).
-    pub listen: SocketAddr,
-    /// Largest backbone that a node without one fetches from another member.
-    pub fetch_gib: u64,
-    /// How fast a node hands its backbone to one that fetches it.
-    pub serve_mib_s: u64,
-}
-
-impl GpuActorSection {
-    /// Largest backbone that is fetched.
-    #[must_use]
-    pub fn fetch(&self) -> Bytes {
-        Bytes(self.fetch_gib.saturating_mul(1 << 30))
-    }
-
-    /// Bytes a second.
-    #[must_use]
-    pub fn serve_rate(&self) -> Bytes {
-        mib(self.serve_mib_s)
-    }
-}
-
-impl Default for GpuActorSection {
-    fn default() -> Self {
-        Self {
-            threads: 1,
-            memory_mib: 1024,
-            listen: SocketAddr::from(([127, 0, 0, 1], 7430)),
-            fetch_gib: 64,
-            serve_mib_s: 64,
         }
     }
 }

@@ -123,7 +123,7 @@ impl Service for Arc<Host> {
         loop {
             tokio::select! {
                 notice = stream.receiver.receive::<Notice>() => {
-                    let Some(Notice::Drained { epoch }) = notice? else { break };
+                    let Some(Notice::Drained { epoch, .. }) = notice? else { break };
                     let order = Order::Release { epoch };
                     let term = crate::ids::Term(1);
                     stream.sender.send(&Ordered { term, order }).await?;

@@ -230,11 +230,11 @@ pub const DURABLE_TIME: Series = Series::new(
     Kind::Histogram(LONG),
     "Time from when a state was copied until it was durable on all stages.",
 );
-/// The device's last sign of life.
+/// How long the device has been at its work.
 pub const DEVICE_AGE: Series = Series::new(
     "spotmux_device_age_seconds",
     Kind::Gauge,
-    "Time since the device last ended something, 0 while it has no jobs.",
+    "Time since the device began the piece of work that it is at, 0 while it is at none.",
 );
 /// Whether the coordinator is reached.
 pub const CONNECTED: Series = Series::new(

@@ -140,6 +140,34 @@ pub enum JobNotice {
     },
 }
 
+/// Why a node goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeaveCause {
+    /// Its process was asked to end.
+    Asked,
+    /// Its machine is being taken away.
+    Reclaimed,
+}
+
+impl std::fmt::Display for LeaveCause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Asked => "it was asked to end",
+            Self::Reclaimed => "its machine is being taken away",
+        })
+    }
+}
+
+/// A node goes, whether or not it is let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Departure {
+    /// It stays for so long at most; 0: it goes at once.
+    pub within: Micros,
+    /// Why.
+    pub cause: LeaveCause,
+}
+
 /// What is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Notice {
@@ -147,7 +175,7 @@ pub enum Notice {
     Hello(Hello),
     /// Every interval.
     Heartbeat {
-        /// Age of the last completed work of the device while there was work.
+        /// Since the device began the piece of work that it is at; 0: it is at none.
         device_age: Micros,
         /// Memory in use.
         memory_used: Bytes,
@@ -161,10 +189,14 @@ pub enum Notice {
         /// Why not.
         outcome: Result<(), String>,
     },
-    /// The round is done and durable; no other starts.
+    /// The round is done and no other starts; all states are durable. Told again when they are, where they could not be.
     Drained {
         /// Of this plan.
         epoch: PlanEpoch,
+        /// As ordered.
+        toward: PlanEpoch,
+        /// Why states are not durable.
+        outcome: Result<(), String>,
     },
     /// The stage is held and linked.
     Holding {
@@ -223,4 +255,6 @@ pub enum Notice {
         /// What and why.
         reason: String,
     },
+    /// The node goes soon: answered by `Stop` once it holds nothing. Told again on every connection, behind `Hello`.
+    Leaving(Departure),
 }

@@ -79,6 +79,8 @@ pub enum Order {
     Drain {
         /// The plan in force.
         epoch: PlanEpoch,
+        /// The plan to come; 0: the cluster ends. The answer names it: one that is late is not that to the next drain.
+        toward: PlanEpoch,
     },
     /// Go on with the plan in force, and let go of what was prepared for another: a move was called off. For any
     /// stage, and of no effect where nothing was drained or prepared.
@@ -139,7 +141,7 @@ pub enum Order {
         /// Its step.
         step: Option<u64>,
     },
-    /// Save, close links and stop.
+    /// Close links and stop: the cluster ends, or the node said that it goes and holds nothing any more.
     Stop,
 }
 

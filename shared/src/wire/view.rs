@@ -62,9 +62,9 @@ pub struct JobView {
 pub enum NodeHealth {
     /// Heartbeats come.
     Alive,
-    /// Its operator wants it empty.
+    /// Its operator wants it empty, or it leaves.
     Draining,
-    /// No connection; may come back.
+    /// No connection, or a device that does not come back from its work; may come back.
     Lost,
 }
 

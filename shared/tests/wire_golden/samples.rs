@@ -5,7 +5,7 @@ use shared::job::Products;
 use shared::life::{JobState, Reason, ReasonClass};
 use shared::plan::{Plan, Replica, Seat, Sharing, Sibling};
 use shared::units::{Bytes, Micros};
-use shared::wire::notice::{Held, Hello, JobNotice, Notice};
+use shared::wire::notice::{Departure, Held, Hello, JobNotice, LeaveCause, Notice};
 use shared::wire::opening::{LinkOpening, Opening};
 use shared::wire::order::{JobAction, JobOrder, Order, Ordered, SampleOrder};
 use shared::wire::request::{
@@ -277,7 +277,10 @@ pub(crate) fn orders() -> Vec<Ordered> {
             replica: replica(),
             stage: 1,
         },
-        Order::Drain { epoch },
+        Order::Drain {
+            epoch,
+            toward: PlanEpoch(9),
+        },
         Order::Undrain { epoch },
         Order::Hold {
             epoch,
@@ -389,7 +392,15 @@ pub(crate) fn notices() -> Vec<Notice> {
             epoch,
             outcome: Err("no".into()),
         },
-        Notice::Drained { epoch },
+        Notice::Drained {
+            epoch,
+            toward: PlanEpoch(9),
+            outcome: Err("the disk is full".into()),
+        },
+        Notice::Leaving(Departure {
+            within: Micros(30_000_000),
+            cause: LeaveCause::Reclaimed,
+        }),
         Notice::Holding {
             epoch,
             outcome: Ok(()),

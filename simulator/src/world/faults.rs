@@ -13,6 +13,12 @@ pub(crate) enum Fault {
     Crash(usize),
     /// It is started again.
     Start(usize),
+    /// The device of a node does not come back for so long.
+    Hang(usize, Micros),
+    /// The store of artifacts does not answer for so long.
+    Store(Micros),
+    /// It is asked to end, within so long.
+    Leave(usize, Micros),
     /// It is stopped for a while, and goes on as if nothing had been.
     Halt(usize, Micros),
     /// No word between a node and coordinators for a while.
@@ -50,11 +56,17 @@ impl World {
         let nodes = self.nodes.len() as u64;
         let node = self.dice.below(nodes) as usize;
         let long = self.millis(50, 3_000);
-        let fault = match self.dice.below(13) {
+        let fault = match self.dice.below(18) {
             0 | 1 => {
                 let back = at.plus(self.millis(20, 3_000));
                 self.queue.at(back, Happening::Fault(Fault::Start(node)));
                 Fault::Crash(node)
+            }
+            15 | 16 => Fault::Hang(node, Micros(long.0 * 2)),
+            17 => Fault::Store(long),
+            13 | 14 => {
+                let within = self.millis(0, 4_000);
+                Fault::Leave(node, within)
             }
             2 => Fault::Halt(node, long),
             3 => Fault::CutNode(node, long),
@@ -85,6 +97,9 @@ impl World {
         let now = self.now();
         match fault {
             Fault::Crash(node) => self.crash_node(node),
+            Fault::Hang(node, long) => self.nodes[node].hangs_until = now.plus(long),
+            Fault::Store(long) => self.artifacts.close(now.plus(long)),
+            Fault::Leave(node, within) => self.ask_to_leave(node, within),
             Fault::Start(node) => {
                 if !self.nodes[node].running {
                     self.start_node(node, Micros(0));
@@ -159,9 +174,11 @@ impl World {
         for instance in &mut self.instances {
             instance.doomed = None;
         }
+        self.artifacts.close(self.now());
         for node in 0..self.nodes.len() {
             self.nodes[node].cut_until = self.now();
             self.nodes[node].peers_cut_until = self.now();
+            self.nodes[node].hangs_until = self.now();
             self.fault(Fault::Start(node));
             for later in [0, 3_000, 6_000, 9_000] {
                 let undo = Happening::Fault(Fault::Drain(node, true));

@@ -48,6 +48,7 @@ pub(crate) struct Lead {
     round: BTreeSet<JobId>,
     complete: BTreeMap<(Slot, u64), usize>,
     draining: bool,
+    toward: PlanEpoch,
     drained: bool,
     slots: Slot,
     batches: u64,
@@ -63,6 +64,7 @@ impl Lead {
             round: BTreeSet::new(),
             complete: BTreeMap::new(),
             draining: false,
+            toward: PlanEpoch(0),
             drained: false,
             slots: 0,
             batches: 0,
@@ -93,8 +95,9 @@ impl Lead {
         self.ended.retain(|_, last| *last > number);
     }
 
-    pub(crate) fn drain(&mut self) {
+    pub(crate) fn drain(&mut self, toward: PlanEpoch) {
         self.draining = true;
+        self.toward = toward;
         self.drained = false;
     }
 
@@ -192,12 +195,19 @@ impl World {
 
     pub(crate) fn loaded(&mut self, node: usize, epoch: PlanEpoch, job: JobId) {
         let (step, state) = self.artifacts.newest(job);
+        let answers = self.artifacts.answers(self.now());
         let Some(lead) = self.lead(node, epoch) else {
             return;
         };
         let Some((order, cancelled)) = lead.loading.remove(&job) else {
             return;
         };
+        if !answers {
+            let class = ReasonClass::System;
+            let message = "the store does not answer".into();
+            let refused = JobNotice::Refused(Reason { class, message });
+            return self.end(node, epoch, job, refused);
+        }
         let (total, sick) = wanted(&order);
         let slot = lead.slots;
         lead.slots += 1;
@@ -253,7 +263,12 @@ impl World {
             let durable = |train: &Train| train.stored == train.step && train.storing.is_none();
             if !lead.drained && lead.jobs.values().all(durable) {
                 lead.drained = true;
-                self.tell(node, Notice::Drained { epoch });
+                let drained = Notice::Drained {
+                    epoch,
+                    toward: lead.toward,
+                    outcome: Ok(()),
+                };
+                self.tell(node, drained);
             }
             return;
         }
@@ -428,6 +443,9 @@ impl World {
         step: u64,
         state: u64,
     ) {
+        if !self.artifacts.answers(self.now()) {
+            return self.not_stored(node, epoch, job);
+        }
         // Even a first stage whose plan is over wrote what it wrote.
         self.artifacts.put(job, step, state);
         let Some(train) = self
@@ -443,7 +461,31 @@ impl World {
         self.think(node);
     }
 
+    fn not_stored(&mut self, node: usize, epoch: PlanEpoch, job: JobId) {
+        let Some(lead) = self.lead(node, epoch) else {
+            return;
+        };
+        let (draining, toward) = (lead.draining && !lead.drained, lead.toward);
+        if let Some(train) = lead.jobs.get_mut(&job) {
+            train.storing = None;
+        }
+        if draining {
+            let drained = Notice::Drained {
+                epoch,
+                toward,
+                outcome: Err("the store does not answer".into()),
+            };
+            self.tell(node, drained);
+        }
+        let delay = self.millis(50, 200);
+        self.soon(node, delay, Awaited::Again(epoch));
+    }
+
     pub(crate) fn exported(&mut self, node: usize, epoch: PlanEpoch, job: JobId) {
+        if !self.artifacts.answers(self.now()) {
+            let delay = self.millis(50, 200);
+            return self.soon(node, delay, Awaited::Exported(epoch, job));
+        }
         let Some(train) = self.lead(node, epoch).and_then(|lead| lead.jobs.get(&job)) else {
             return;
         };

@@ -20,6 +20,8 @@ pub(crate) struct Node {
     pub(crate) incarnation: u64,
     pub(crate) running: bool,
     pub(crate) halted_until: Micros,
+    /// Its device ends nothing before.
+    pub(crate) hangs_until: Micros,
     /// No word to or from a coordinator until then.
     pub(crate) cut_until: Micros,
     /// No word to or from neighbours until then.
@@ -32,6 +34,8 @@ pub(crate) struct Node {
 pub(crate) struct Process {
     pub(crate) term: Term,
     pub(crate) connection: Option<u64>,
+    /// Once it was asked to end: until when it stays.
+    pub(crate) leaving: Option<Micros>,
     pub(crate) post: Option<Post>,
     pub(crate) preparing: Option<PlanEpoch>,
     pub(crate) prepared: Option<PlanEpoch>,
@@ -63,6 +67,7 @@ impl Node {
             incarnation: 0,
             running: false,
             halted_until: Micros(0),
+            hangs_until: Micros(0),
             cut_until: Micros(0),
             peers_cut_until: Micros(0),
             process: Process::default(),

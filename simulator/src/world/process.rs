@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    fn is_process(&self, node: usize, process: u64) -> bool {
+    pub(crate) fn is_process(&self, node: usize, process: u64) -> bool {
         self.nodes[node].running && self.nodes[node].incarnation == process
     }
 
@@ -105,6 +105,7 @@ impl World {
         for notice in unheard {
             self.send_notice(connection, notice);
         }
+        self.tell_leaving(node);
     }
 
     pub(crate) fn node_closes(&mut self, connection: u64) {
@@ -128,10 +129,13 @@ impl World {
         if !self.is_process(node, process) {
             return;
         }
+        let now = self.now();
+        let post = self.nodes[node].process.post.as_ref();
+        let since = post.and_then(|post| post.machine.works_since());
         self.tell(
             node,
             Notice::Heartbeat {
-                device_age: Micros(0),
+                device_age: since.map_or(Micros(0), |since| now.since(since)),
                 memory_used: Bytes(1),
                 tokens: self.now().0,
             },
@@ -227,12 +231,22 @@ impl World {
                 self.nodes[node].process.preparing = None;
                 self.with_lead(node, epoch, Lead::undrain);
             }
-            Order::Drain { epoch } => self.with_lead(node, epoch, Lead::drain),
+            Order::Drain { epoch, toward } => {
+                self.with_lead(node, epoch, |lead| lead.drain(toward));
+            }
             Order::Admit { epoch, jobs } => self.admit(node, epoch, jobs),
             Order::Act { epoch, job, action } => {
                 self.with_lead(node, epoch, |lead| lead.act(job, action));
             }
-            Order::Sample { .. } | Order::Trace { .. } | Order::Stop => {}
+            Order::Stop => {
+                let name = self.nodes[node].name.clone();
+                if self.shadow.layout.place_of(&name).is_some() {
+                    self.check
+                        .fail("SIM-13", format!("{name} is let go, and has a seat"));
+                }
+                self.end_node(node);
+            }
+            Order::Sample { .. } | Order::Trace { .. } => {}
         }
     }
 
@@ -308,6 +322,8 @@ impl World {
         } else {
             self.millis(30, 400)
         };
+        // The stage before ends first, and its device may not come back for a while.
+        let delay = delay.max(self.nodes[node].hangs_until.since(self.now()));
         self.soon(node, delay, Awaited::Opened(epoch));
     }
 
@@ -352,6 +368,7 @@ impl World {
             Awaited::Loaded(epoch, job) => self.loaded(node, epoch, job),
             Awaited::Stored(epoch, job, step, state) => self.stored(node, epoch, job, step, state),
             Awaited::Exported(epoch, job) => self.exported(node, epoch, job),
+            Awaited::Again(epoch) => self.with_lead(node, epoch, |_| {}),
         }
     }
 

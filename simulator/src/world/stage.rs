@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gpu_actor::pipeline::{Event, Pipeline, Place, Slot, Unexpected, Work};
 use shared::ids::PlanEpoch;
+use shared::units::Micros;
 
 use crate::world::links::{LinkKey, Message};
 use crate::world::{Awaited, World};
@@ -13,6 +14,7 @@ use crate::world::{Awaited, World};
 pub(crate) struct Stage {
     pipeline: Pipeline,
     working: Option<Work>,
+    since: Option<Micros>,
     /// Steps taken here, by adapter.
     taken: BTreeMap<Slot, u64>,
     reported: BTreeSet<(Slot, u64)>,
@@ -24,6 +26,7 @@ impl Stage {
         Self {
             pipeline: Pipeline::new(place, budget),
             working: None,
+            since: None,
             taken: BTreeMap::new(),
             reported: BTreeSet::new(),
             saves: Vec::new(),
@@ -37,6 +40,11 @@ impl Stage {
         let work = self.pipeline.step(event)?;
         self.working = work.or(self.working);
         Ok(work)
+    }
+
+    /// Since when the device is at its work, while it is.
+    pub(crate) fn works_since(&self) -> Option<Micros> {
+        self.since.filter(|_| self.working.is_some())
     }
 
     /// Saves that can be answered now: their step is taken here.
@@ -57,7 +65,12 @@ impl World {
         };
         match post.machine.feed(event) {
             Ok(Some(_)) => {
+                let now = self.now();
+                if let Some(post) = self.nodes[node].post_of(epoch) {
+                    post.machine.since = Some(now);
+                }
                 let delay = self.millis(1, 4);
+                let delay = delay.max(self.nodes[node].hangs_until.since(now));
                 self.soon(node, delay, Awaited::Device(epoch));
             }
             Ok(None) => {}

@@ -5,6 +5,7 @@ use shared::units::Micros;
 
 use super::history::History;
 use super::relay::Relay;
+use super::reprieve::Reprieves;
 use super::{Coordinator, Effect, Now, Outcome};
 use crate::book::Book;
 use crate::life::membership::Membership;
@@ -42,6 +43,10 @@ impl Coordinator {
             relay: Relay::default(),
             closing: None,
             memory: Default::default(),
+            undrained: std::collections::BTreeMap::new(),
+            unstored: 0,
+            reprieves: Reprieves::default(),
+            told_sharing: std::collections::BTreeMap::new(),
             ignored: 0,
             now,
             out: Outcome::default(),

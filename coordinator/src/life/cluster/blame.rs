@@ -37,6 +37,7 @@ impl Coordinator {
         let seats = seats.into_iter().flat_map(|standing| &standing.seats);
         let nodes: BTreeSet<NodeName> = seats.map(|seat| seat.node.clone()).collect();
         self.strikes.retain(|node, _| !nodes.contains(node));
+        self.undrained.retain(|node, _| !nodes.contains(node));
     }
 
     /// Whether there is a plan of as many replicas without a node.

@@ -9,6 +9,9 @@ use shared::wire::order::Order;
 use super::{Coordinator, Effect};
 use crate::life::transition::Event;
 
+/// Toward no plan: the cluster ends.
+pub(super) const THE_END: PlanEpoch = PlanEpoch(0);
+
 /// How far the end is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
@@ -30,7 +33,8 @@ impl Coordinator {
         let leads: BTreeMap<NodeName, PlanEpoch> =
             at_work.into_iter().filter_map(|n| self.lead(n)).collect();
         for (lead, epoch) in &leads {
-            self.send(lead, Order::Drain { epoch: *epoch });
+            let (epoch, toward) = (*epoch, THE_END);
+            self.send(lead, Order::Drain { epoch, toward });
         }
         let until = self.now.steady.plus(self.settings.bounds.drain);
         self.closing = Some(Closing::Saving(leads, until));

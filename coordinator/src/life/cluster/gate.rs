@@ -80,15 +80,14 @@ impl Coordinator {
     }
 
     /// The question, unless admission is off or nothing changed since the last answer.
-    pub(super) fn gate(&mut self, load: &BTreeMap<u32, usize>) -> Asked {
+    pub(super) fn gate(&mut self, load: &BTreeMap<u32, usize>, waiting: &[JobId]) -> Asked {
         let Some(admission) = self.settings.admission.clone() else {
             return Asked::Open;
         };
-        let waiting: Vec<JobId> = self.book.ledger.waiting().map(|job| job.id).collect();
         let about = About {
             epoch: self.book.layout.epoch,
             load: load.clone(),
-            waiting,
+            waiting: waiting.to_vec(),
             turn: self.now.wall.0 / EVERY,
         };
         if self.memory.about.as_ref() == Some(&about) {

@@ -9,6 +9,7 @@ use shared::wire::order::{JobAction, JobOrder, Order};
 
 use super::Coordinator;
 use super::gate::{ASKED, Asked};
+use super::reprieve::Told;
 use crate::life::ledger::Job;
 use crate::record::{Change, Inputs, Source, finite};
 
@@ -31,8 +32,8 @@ impl Coordinator {
         }
         let mut load = self.open_replicas();
         let open = load.len();
-        let mut waiting: Vec<JobId> = self.book.ledger.waiting().map(|job| job.id).collect();
-        let mut gate = match self.gate(&load) {
+        let mut waiting = self.may_begin();
+        let mut gate = match self.gate(&load, &waiting) {
             Asked::Open => None,
             Asked::Answered => return,
             Asked::Gate(gate) => {
@@ -69,6 +70,15 @@ impl Coordinator {
         }
     }
 
+    /// Jobs that wait, without those that have to wait before they are tried again. CL-10
+    fn may_begin(&self) -> Vec<JobId> {
+        let now = self.now.steady;
+        let waiting = self.book.ledger.waiting().map(|job| job.id);
+        waiting
+            .filter(|job| self.reprieves.may_try(*job, now))
+            .collect()
+    }
+
     /// Replicas that have room for a job by number, those with the fewest jobs first.
     fn rooms(&self, job: JobId, load: &BTreeMap<u32, usize>) -> Vec<u32> {
         let most = self.settings.limits.jobs_per_replica as usize;
@@ -102,6 +112,9 @@ impl Coordinator {
         let layout = &self.book.layout;
         let order = |job: &Job| job.order(layout.sharing(replica, job.replicas));
         let jobs: Vec<JobOrder> = jobs.filter_map(order).collect();
+        for order in &jobs {
+            self.tell_sharing(order.job);
+        }
         if !jobs.is_empty() {
             self.send(&lead, Order::Admit { epoch, jobs });
         }
@@ -167,7 +180,9 @@ impl Coordinator {
         }
         finite(&mut notice);
         let replica = self.book.ledger.get(job).and_then(|job| job.replica);
+        let told = Told::of(&notice);
         self.record(Change::Heard { from, job, notice });
+        self.note_reprieve(job, &told);
         let failed = |id| {
             let job = self.book.ledger.get(id);
             job.is_some_and(|job| job.state == JobState::Failed && job.admitted)

@@ -38,6 +38,8 @@ impl Coordinator {
             return;
         }
         self.note_losses();
+        let hurried = self.hurried();
+        self.hurry(&hurried);
         let steady = self.now.steady;
         if self.moving.is_some() || steady < self.retry_at || !self.may_move() {
             return;
@@ -45,6 +47,12 @@ impl Coordinator {
         self.learn_paces();
         let snapshot = self.snapshot();
         let before = self.book.layout.seats();
+        if !hurried.is_empty() {
+            let mut target = before;
+            target.retain(|number, _| !hurried.contains(number));
+            let reason = self.reason();
+            return self.begin_move(target, reason);
+        }
         let placed = place(&snapshot, &before);
         match placed {
             Ok(target) => {
@@ -118,7 +126,9 @@ impl Coordinator {
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
         let fit = |(name, node): &(&NodeName, &Node)| {
             let fit = node.unfit_until <= self.now.steady;
-            node.link.is_some() && fit && !self.book.draining.contains(*name)
+            let fit = fit && !node.device.hangs;
+            let stays = node.leaving.is_none() && !self.book.draining.contains(*name);
+            node.link.is_some() && fit && stays
         };
         let room = |(name, node): (&NodeName, &Node)| {
             let room = Room {
@@ -159,6 +169,10 @@ impl Coordinator {
         let seats = self.book.layout.nodes();
         match seats.intersection(&self.book.draining).next() {
             Some(node) => format!("{node} shall be empty"),
+            None if seats.iter().any(|node| self.is_leaving(node)) => {
+                let node = seats.iter().find(|node| self.is_leaving(node));
+                format!("{} leaves", node.map_or("a node", NodeName::as_str))
+            }
             None if self.lacks_links() => "replicas are linked, to share steps".into(),
             None => "nodes are here for another replica".into(),
         }
@@ -223,9 +237,20 @@ impl Coordinator {
                 transition::Effect::Prepare(node, replica, stage) => {
                     self.prepare(&node, replica, stage);
                 }
-                transition::Effect::Drain(node, epoch) => self.send(&node, Order::Drain { epoch }),
+                transition::Effect::Drain(node, epoch) => {
+                    let toward = self.moving.as_ref().map(|moving| moving.goal().epoch);
+                    let toward = toward.unwrap_or_default();
+                    self.send(&node, Order::Drain { epoch, toward });
+                }
                 transition::Effect::Force => self.force(),
-                transition::Effect::CalledOff { reason, blame } => self.call_off(reason, blame),
+                transition::Effect::CalledOff {
+                    reason,
+                    blame,
+                    fault,
+                } => {
+                    self.call_off(reason, blame);
+                    self.note_fault(fault);
+                }
             }
         }
     }
@@ -259,6 +284,7 @@ impl Coordinator {
         let Some(moving) = self.moving.take() else {
             return;
         };
+        self.unstored = 0;
         let goal = moving.goal();
         let before: BTreeMap<NodeName, PlanEpoch> = {
             let standing = self.book.layout.replicas.values();

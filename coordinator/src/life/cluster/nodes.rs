@@ -26,14 +26,18 @@ impl Coordinator {
                 device_age,
                 memory_used,
                 tokens,
-            } => node.beat(steady, device_age, memory_used, tokens),
+            } => {
+                node.beat(steady, memory_used, tokens);
+                self.look_at_device(&name, device_age);
+            }
             Notice::Prepared { epoch, outcome } => {
                 self.step_move(Event::Prepared(name, epoch, outcome));
             }
-            Notice::Drained { epoch } => {
-                self.saved(&name, epoch);
-                self.step_move(Event::Drained(name, epoch));
-            }
+            Notice::Drained {
+                epoch,
+                toward,
+                outcome,
+            } => self.drained(name, [epoch, toward], outcome),
             Notice::Holding { epoch, outcome } => self.held(&name, epoch, outcome),
             Notice::Broken {
                 epoch,
@@ -70,6 +74,7 @@ impl Coordinator {
                     self.effect(Effect::Deposed { term });
                 }
             }
+            Notice::Leaving(departure) => self.leaves(name, departure),
         }
     }
 
@@ -264,7 +269,7 @@ impl Coordinator {
     }
 
     pub(super) fn closed(&mut self, link: LinkId) {
-        if let Some(node) = self.members.closed(self.now.steady, link) {
+        if let Some(node) = self.closed_link(link) {
             let effects = self.relay.lost(&node);
             self.out.effects.extend(effects);
         }

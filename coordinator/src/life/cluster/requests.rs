@@ -175,6 +175,10 @@ impl Coordinator {
         }
         let taken = self.book.layout.place_of(to).is_some();
         let drained = self.book.draining.contains(to);
+        if self.is_leaving(to) {
+            let message = format!("node {to} leaves: name another");
+            return Err(refusal(RefusalCode::Conflict, message));
+        }
         let here = self.members.presence(self.now.steady, to, bounds) == Presence::Here;
         let why = match (here, taken, drained) {
             (false, _, _) => "is not connected",

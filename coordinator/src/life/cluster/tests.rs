@@ -1,7 +1,10 @@
 //! The whole machine, driven by hand.
 
 mod desk;
+mod hangs;
+mod leaving;
 mod losses;
+mod outages;
 mod restarts;
 mod waiting;
 
@@ -141,8 +144,8 @@ fn replicas_are_linked_when_a_job_asks_to_share_its_steps_and_fall_together() {
     desk.prepare();
     let epoch = PlanEpoch(1);
     for node in ["a", "b"] {
-        assert!(matches!(desk.orders(node)[..], [Order::Drain { epoch: e }] if e == epoch));
-        desk.tell(node, Notice::Drained { epoch });
+        assert!(matches!(desk.orders(node)[..], [Order::Drain { epoch: e, .. }] if e == epoch));
+        desk.drained(node, Ok(()));
     }
     for (node, other) in [("a", 1), ("b", 0)] {
         let orders = desk.orders(node);
@@ -205,19 +208,15 @@ fn a_move_is_prepared_drained_and_then_in_force() {
             [
                 ..,
                 Order::Drain {
-                    epoch: PlanEpoch(1)
+                    epoch: PlanEpoch(1),
+                    ..
                 }
             ]
         ),
         "{drain:?}"
     );
     assert_eq!(desk.state(job), JobState::Running, "it works until then");
-    desk.tell(
-        "a",
-        Notice::Drained {
-            epoch: PlanEpoch(1),
-        },
-    );
+    desk.drained("a", Ok(()));
     assert!(matches!(
         desk.orders("a")[..],
         [Order::Release {

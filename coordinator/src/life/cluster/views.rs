@@ -48,11 +48,15 @@ impl Coordinator {
         jobs.map(|job| self.job_view(job)).collect()
     }
 
-    /// A job as its owner sees it; one that waits because there is no plan says why there is none.
+    /// A job as its owner sees it; one that waits because there is no plan says why there is none, and one whose steps
+    /// fewer replicas share than it asks for says why.
     pub(super) fn job_view(&self, job: &Job) -> JobView {
         let mut view = self.book.ledger.view(job);
         if view.state == JobState::Queued && view.reason.is_none() {
             view.reason = self.shortage().or_else(|| self.waiting_reason(job));
+        }
+        if !view.state.is_final() && view.reason.is_none() {
+            view.reason = self.sharing_reason(job);
         }
         view
     }
@@ -97,9 +101,9 @@ impl Coordinator {
                 .get(stage as usize)?;
             Some((replica, stage, seat.first_layer, seat.end_layer))
         });
-        let health = if node.link.is_none() {
+        let health = if node.link.is_none() || node.device.hangs {
             NodeHealth::Lost
-        } else if self.book.draining.contains(name) {
+        } else if self.book.draining.contains(name) || node.leaving.is_some() {
             NodeHealth::Draining
         } else {
             NodeHealth::Alive

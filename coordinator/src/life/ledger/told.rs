@@ -6,9 +6,6 @@ use shared::wire::notice::JobNotice;
 
 use super::Job;
 
-/// Refusals in a row for reasons of the replica's own before a job fails.
-const MOST_REFUSALS: u32 = 3;
-
 impl Job {
     /// Takes a notice of the replica that it is on; `alone` when no other job is there.
     pub(super) fn hear(&mut self, notice: &JobNotice, at: Micros, alone: bool) {
@@ -112,9 +109,10 @@ impl Job {
         }
         let ours = match reason.class {
             ReasonClass::NoCapacity => !alone,
+            // For how long that is borne is decided by who knows the time: it ends as `Unfit`.
             ReasonClass::System => {
-                self.refusals += 1;
-                self.refusals < MOST_REFUSALS
+                self.refusals = self.refusals.saturating_add(1);
+                true
             }
             _ => false,
         };

@@ -124,7 +124,7 @@ fn tr_1_prepare_then_drain_then_in_force() {
     assert_eq!(effects, [Effect::Prepare(name("e"), 0, 1)]);
     let step = |this: &mut Move, event| this.step(Micros(1), event, &bounds);
     assert!(
-        step(&mut this, Event::Drained(name("a"), PlanEpoch(3))).is_empty(),
+        step(&mut this, Event::Drained(name("a"), PlanEpoch(4), Ok(()))).is_empty(),
         "not yet asked"
     );
     assert!(
@@ -141,12 +141,12 @@ fn tr_1_prepare_then_drain_then_in_force() {
         drain
     );
     assert!(
-        step(&mut this, Event::Drained(name("a"), PlanEpoch(2))).is_empty(),
+        step(&mut this, Event::Drained(name("a"), PlanEpoch(3), Ok(()))).is_empty(),
         "TR-3"
     );
     assert_eq!(step(&mut this, Event::Returned(name("a"))), drain);
     assert_eq!(
-        step(&mut this, Event::Drained(name("a"), PlanEpoch(3))),
+        step(&mut this, Event::Drained(name("a"), PlanEpoch(4), Ok(()))),
         [Effect::Force]
     );
     assert!(
@@ -160,7 +160,7 @@ fn tr_2_a_move_that_takes_too_long_is_called_off_and_says_why() {
     let bounds = Bounds::default();
     let (mut this, _) = Move::begin(Micros(0), moved(), &bounds);
     let effects = this.step(bounds.prepare, Event::Tick, &bounds);
-    let [Effect::CalledOff { reason, blame }] = &effects[..] else {
+    let [Effect::CalledOff { reason, blame, .. }] = &effects[..] else {
         panic!("{effects:?}");
     };
     assert_eq!(reason, "it took too long: preparing, waits for e");
@@ -173,7 +173,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         3 => (node.clone(), epoch.clone()).prop_map(|(n, e)| Event::Prepared(n, e, Ok(()))),
         1 => (node.clone(), epoch.clone()).prop_map(|(n, e)| Event::Prepared(n, e, Err("x".into()))),
-        3 => (node.clone(), epoch).prop_map(|(n, e)| Event::Drained(n, e)),
+        3 => (node.clone(), epoch).prop_map(|(n, e)| Event::Drained(n, e, Ok(()))),
         2 => node.prop_map(Event::Returned),
         1 => Just(Event::CallOff("x".into())),
         1 => Just(Event::Tick),
@@ -192,7 +192,7 @@ proptest! {
             let preparing = this.phase() == Phase::Preparing;
             let draining = this.phase() == Phase::Draining;
             prepared |= preparing && event == Event::Prepared(name("e"), PlanEpoch(4), Ok(()));
-            drained |= draining && event == Event::Drained(name("a"), PlanEpoch(3));
+            drained |= draining && event == Event::Drained(name("a"), PlanEpoch(4), Ok(()));
             effects.extend(this.step(now, event, &bounds));
         }
         let ends = effects.iter().filter(|e| matches!(e, Effect::Force | Effect::CalledOff { .. })).count();

@@ -22,11 +22,13 @@ impl Leading<'_> {
                 let bytes = Bytes(bytes);
                 let now = (self.around.clock)();
                 self.around.meters.durable(&job, step, now);
+                self.again.stored();
                 tracing::debug!(trace = self.trace(&job), %job, step, "state durable");
                 (job, Some(JobNotice::Durable { step, bytes }))
             }
             ReplicaEvent::NotDurable { job, step, reason } => {
                 self.around.meters.not_durable(&job, step);
+                self.again.failed((self.around.clock)());
                 tracing::warn!(trace = self.trace(&job), %job, step, reason, "state not stored");
                 (job, None)
             }

@@ -5,14 +5,52 @@ use shared::ids::JobName;
 use super::Lead;
 use crate::artifacts::keeper::Task;
 use crate::artifacts::manifest::StateManifest;
-use crate::replica::error::ReplicaError;
+use crate::replica::error::{Lacking, ReplicaError};
 use crate::replica::event::ReplicaEvent;
-use crate::replica::leading::News;
+use crate::replica::leading::{Leading, News};
 use crate::replica::ledger::Whole;
 
 impl Lead {
-    /// Has a job's state of now stored, if it is not yet.
-    pub(super) fn make_durable(&mut self, job: &JobName) -> Result<(), ReplicaError> {
+    /// Ends the steps that are begun, takes back those that are only planned, has the state of every job stored, and
+    /// starts nothing more until a round is asked for. What could not be stored is told as `NotDurable`, and is in
+    /// [`Self::undurable`].
+    ///
+    /// # Errors
+    /// When the replica cannot go on.
+    pub fn drain(&mut self) -> Result<Vec<ReplicaEvent>, ReplicaError> {
+        let events = self.session.settle();
+        self.note(events?)?;
+        let names: Vec<JobName> = self.session.names().cloned().collect();
+        for name in names {
+            self.make_durable(&name)?;
+        }
+        loop {
+            self.note_stored()?;
+            let waiting = self.ledger.waiting();
+            if waiting.is_empty() {
+                return self.tend();
+            }
+            let news = |own: &Leading| !own.news.is_empty();
+            let lacking = move |_: &Leading| Some(Lacking::Stored(waiting.clone()));
+            self.session.engine_mut().drive(news, lacking)?;
+        }
+    }
+
+    /// Jobs whose state of now is not durable, each with its step.
+    pub fn undurable(&self) -> impl Iterator<Item = (&JobName, u64)> {
+        let jobs = self.session.names();
+        jobs.filter_map(move |job| {
+            let (progress, _) = self.session.progress(job)?;
+            let durable = self.ledger.durable(job) == Some(progress.step);
+            (!durable).then_some((job, progress.step))
+        })
+    }
+
+    /// Has a job's state of now stored, if it is neither stored nor about to be.
+    ///
+    /// # Errors
+    /// When the replica cannot go on.
+    pub fn make_durable(&mut self, job: &JobName) -> Result<(), ReplicaError> {
         let (Some(slot), Some((progress, _))) =
             (self.session.slot(job), self.session.progress(job))
         else {

@@ -19,10 +19,16 @@ use crate::stage::relay::Passed;
 impl Station {
     /// Does what the device is given, and tells that it is done.
     pub(super) fn compute(&mut self, work: Work) -> Result<(), ReplicaError> {
+        let done = self.perform(work);
+        self.watch.rest();
+        done
+    }
+
+    fn perform(&mut self, work: Work) -> Result<(), ReplicaError> {
         let turn = self.seat.turn.clone();
         let turn = turn.as_ref();
         let turn = turn.map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
-        let start = self.watch.now();
+        let start = self.watch.begin();
         match work {
             Work::Forward(number) => {
                 let plan = self.plans[&number].clone();

@@ -46,6 +46,12 @@ pub const KEYS: &[Key] = &[
         "folder or s3://bucket/prefix; all nodes must reach it; grows with checkpoints",
     ),
     key(
+        "store.outage_seconds",
+        count(0, 24 * 3600),
+        "s",
+        "jobs wait for a store that does not answer, and fail after so long",
+    ),
+    key(
         "coordinator.listen",
         Kind::Address,
         "UDP",
@@ -74,6 +80,12 @@ pub const KEYS: &[Key] = &[
         count(20, 600_000),
         "ms",
         "shorter moves work away from nodes that only hesitated",
+    ),
+    key(
+        "coordinator.device_patience_seconds",
+        count(1, 24 * 3600),
+        "s",
+        "a device at one piece of work for so long is lost; slower ones are given ten times their longest",
     ),
     key(
         "coordinator.lease_seconds",
@@ -188,6 +200,12 @@ pub const KEYS: &[Key] = &[
         count(1, 1 << 20),
         "MiB/s",
         "how fast a node hands its backbone to another; more is taken from training traffic",
+    ),
+    key(
+        "gpu_actor.leave_seconds",
+        count(0, 24 * 3600),
+        "s",
+        "a node that is asked to end stays so long for its stage to move; less costs steps that are not durable",
     ),
     key("node.name", Kind::Name, "", "its certificate bears it"),
     key(

@@ -83,7 +83,11 @@ async fn a_node_talks_both_ways_on_one_stream() {
         let epoch = PlanEpoch(epoch);
         stream
             .sender
-            .send(&Notice::Drained { epoch })
+            .send(&Notice::Drained {
+                epoch,
+                toward: epoch,
+                outcome: Ok(()),
+            })
             .await
             .unwrap();
     }
@@ -119,7 +123,11 @@ async fn a_dropped_send_or_receive_loses_nothing() {
     let mut heard = Vec::new();
     for epoch in 0..200 {
         let epoch = PlanEpoch(epoch);
-        let notice = Notice::Drained { epoch };
+        let notice = Notice::Drained {
+            epoch,
+            toward: epoch,
+            outcome: Ok(()),
+        };
         // Polled once and dropped, as when another branch of a select wins.
         let _ = futures_util::FutureExt::now_or_never(stream.sender.send(&notice));
         let order = futures_util::FutureExt::now_or_never(stream.receiver.receive::<Ordered>());

@@ -51,6 +51,8 @@ pub(super) struct Desk {
     /// Of every node that comes.
     pub(super) memory: Bytes,
     now: u64,
+    /// Since when devices are at one piece of work.
+    pub(super) hung: BTreeMap<NodeName, u64>,
     links: BTreeMap<NodeName, u64>,
     numbers: BTreeMap<NodeName, u64>,
     last_link: u64,
@@ -77,6 +79,7 @@ impl Desk {
             told: Vec::new(),
             memory: Bytes(1 << 20),
             now: 0,
+            hung: BTreeMap::new(),
             links: BTreeMap::new(),
             numbers: BTreeMap::new(),
             last_link: 0,
@@ -137,9 +140,10 @@ impl Desk {
     pub(super) fn pass(&mut self, millis: u64) {
         for _ in 0..millis / 100 {
             self.now += 100;
-            for link in self.links.values().copied().collect::<Vec<_>>() {
+            for (node, link) in self.links.clone() {
+                let since = self.hung.get(&node).copied().unwrap_or(self.now);
                 let notice = Notice::Heartbeat {
-                    device_age: Micros(0),
+                    device_age: Micros::of_millis(self.now - since),
                     memory_used: Bytes(1),
                     tokens: 1,
                 };
@@ -190,6 +194,11 @@ impl Desk {
         self.input(Input::Told { link, notice })
     }
 
+    /// The device of a node does not come back from its work.
+    pub(super) fn hang(&mut self, node: &str) {
+        self.hung.insert(name(node), self.now);
+    }
+
     /// What a node was ordered since the last look.
     pub(super) fn orders(&mut self, node: &str) -> Vec<Order> {
         self.orders.remove(&name(node)).unwrap_or_default()
@@ -205,6 +214,20 @@ impl Desk {
         let epoch = self.machine.book.layout.epoch;
         let outcome = Ok(());
         self.tell(node, Notice::Holding { epoch, outcome });
+    }
+
+    /// A first stage ended its round, for the plan that is being prepared or the end.
+    pub(super) fn drained(&mut self, node: &str, outcome: Result<(), String>) {
+        let layout = &self.machine.book.layout;
+        let (replica, _) = layout.place_of(&name(node)).unwrap();
+        let epoch = layout.replicas[&replica].since;
+        let toward = self.machine.book.moving.unwrap_or_default();
+        let drained = Notice::Drained {
+            epoch,
+            toward,
+            outcome,
+        };
+        self.tell(node, drained);
     }
 
     /// The first plan comes to be.

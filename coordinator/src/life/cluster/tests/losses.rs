@@ -17,7 +17,7 @@ const DURABLE: JobNotice = JobNotice::Durable {
 };
 
 /// A cluster at work on a job with a durable step.
-fn at_work(stages: u32, nodes: &[&str]) -> (Desk, JobId) {
+pub(super) fn at_work(stages: u32, nodes: &[&str]) -> (Desk, JobId) {
     let mut desk = Desk::new(Stages::Fixed(stages), 1, stages);
     for node in nodes {
         desk.come(node, 1, None);
@@ -31,7 +31,7 @@ fn at_work(stages: u32, nodes: &[&str]) -> (Desk, JobId) {
 }
 
 /// Nodes do what they are told, but the ill ones never hold a seat: the first says so, the second says nothing.
-fn obey(desk: &mut Desk, nodes: &[&str], ill: [&str; 2]) {
+pub(super) fn obey(desk: &mut Desk, nodes: &[&str], ill: [&str; 2]) {
     for node in nodes {
         for order in desk.orders(node) {
             match order {
@@ -39,8 +39,8 @@ fn obey(desk: &mut Desk, nodes: &[&str], ill: [&str; 2]) {
                     let outcome = Ok(());
                     desk.tell(node, Notice::Prepared { epoch, outcome });
                 }
-                Order::Drain { epoch } => {
-                    desk.tell(node, Notice::Drained { epoch });
+                Order::Drain { .. } => {
+                    desk.drained(node, Ok(()));
                 }
                 Order::Hold { epoch, .. } if *node != ill[1] => {
                     let outcome = match *node == ill[0] {
@@ -55,12 +55,12 @@ fn obey(desk: &mut Desk, nodes: &[&str], ill: [&str; 2]) {
     }
 }
 
-fn seated(desk: &Desk) -> Vec<String> {
+pub(super) fn seated(desk: &Desk) -> Vec<String> {
     let nodes = desk.machine.book.layout.nodes();
     nodes.iter().map(ToString::to_string).collect()
 }
 
-fn view(desk: &mut Desk, job: JobId) -> JobView {
+pub(super) fn view(desk: &mut Desk, job: JobId) -> JobView {
     let Reply::Job(view) = desk.ask(Request::Job(JobRef::Id(job))) else {
         panic!("a job is answered by a job");
     };
@@ -68,7 +68,7 @@ fn view(desk: &mut Desk, job: JobId) -> JobView {
 }
 
 /// The job is taken up at its durable step by this lead, as the same job and without blame.
-fn goes_on(desk: &mut Desk, job: JobId, lead: &str) {
+pub(super) fn goes_on(desk: &mut Desk, job: JobId, lead: &str) {
     assert_eq!(desk.machine.book.layout.lead(0), Some(&name(lead)));
     desk.job(lead, job, JobNotice::Admitted { step: 1, total: 9 });
     desk.job(lead, job, JobNotice::Recovered { step: 1 });
@@ -245,11 +245,11 @@ fn cl_7_an_end_in_order_makes_jobs_durable_before_any_node_stops() {
         desk.orders(node);
     }
     assert_eq!(desk.ask(Request::Shutdown), Reply::Done);
-    let epoch = PlanEpoch(1);
-    assert_eq!(desk.orders("a"), [Order::Drain { epoch }]);
+    let (epoch, toward) = (PlanEpoch(1), PlanEpoch(0));
+    assert_eq!(desk.orders("a"), [Order::Drain { epoch, toward }]);
     desk.pass(1_000);
     assert_eq!(desk.orders("b"), [], "the lead needs it to save");
-    desk.tell("a", Notice::Drained { epoch });
+    desk.drained("a", Ok(()));
     for node in ["a", "b", "c"] {
         assert_eq!(desk.orders(node), [Order::Stop], "{node}");
     }

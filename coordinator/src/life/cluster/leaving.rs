@@ -1,0 +1,134 @@
+//! Nodes that said that they go: asked to end, or on machines that are taken away. CL-8
+//!
+//! Such a node is as one to be empty: its stage moves, or where there is no other node its replica ends, in order. What a
+//! move prepares takes time, and a node does not wait for ever: in the last third of its notice the replica ends at once,
+//! which makes its jobs durable, and is seated anew where there is room. A node that holds nothing is told to stop.
+
+use std::collections::BTreeSet;
+
+use shared::ids::NodeName;
+use shared::units::Micros;
+use shared::wire::notice::Departure;
+use shared::wire::order::Order;
+
+use super::Coordinator;
+use crate::life::membership::{Leaving, LinkId, Node};
+use crate::life::transition::{Event, Phase};
+use crate::record::Change;
+
+impl Coordinator {
+    /// A node says that it goes; again on each of its connections.
+    pub(super) fn leaves(&mut self, name: NodeName, departure: Departure) {
+        let Departure { within, cause } = departure;
+        let now = self.now.steady;
+        let reserve = Micros(within.0 / 3).min(self.settings.bounds.drain);
+        let Some(node) = self.members.get_mut(&name) else {
+            return;
+        };
+        let before = node.leaving;
+        let until = now.plus(within);
+        node.leaving = Some(Leaving {
+            until,
+            hurry: before.map_or(now.plus(Micros(within.0 - reserve.0)), |told| told.hurry),
+            cause,
+            released: false,
+        });
+        if before.is_some() {
+            return;
+        }
+        let node = name.clone();
+        self.record(Change::NodeLeaving {
+            node,
+            within,
+            cause,
+        });
+        if self.moving.as_ref().is_some_and(|m| m.goal().seats(&name)) {
+            self.step_move(Event::CallOff(format!("{name} leaves")));
+        }
+        // CL-5: it leaves once.
+        self.retry_at = now;
+    }
+
+    /// Tells those to stop that leave and hold nothing.
+    pub(super) fn let_go(&mut self) {
+        if self.closing.is_some() {
+            return;
+        }
+        let needed = |name: &NodeName| {
+            let moving = self.moving.as_ref();
+            self.book.layout.place_of(name).is_some()
+                || moving.is_some_and(|moving| moving.goal().needs(name))
+        };
+        let waits = |node: &Node| {
+            let leaving = node.leaving.is_some_and(|leaving| !leaving.released);
+            leaving && node.link.is_some()
+        };
+        let free = self
+            .members
+            .nodes()
+            .filter(|(name, node)| waits(node) && !needed(name));
+        let free: Vec<NodeName> = free.map(|(name, _)| name.clone()).collect();
+        for name in free {
+            self.send(&name, Order::Stop);
+            let node = self.members.get_mut(&name);
+            if let Some(leaving) = node.and_then(|node| node.leaving.as_mut()) {
+                leaving.released = true;
+            }
+        }
+    }
+
+    /// The connection of a node ended: one that was let go, or whose time is over, does not come back.
+    pub(super) fn left(&mut self, name: &NodeName) {
+        let leaving = self.members.get(name).and_then(|node| node.leaving);
+        match leaving {
+            Some(leaving) if leaving.released => {
+                self.members.lose(name);
+                self.holding.remove(name);
+                let node = name.clone();
+                self.record(Change::NodeLeft { node });
+            }
+            Some(leaving) if self.now.steady >= leaving.until => {
+                self.lose(name, &format!("{}, and its time was over", leaving.cause));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a node said that it goes.
+    pub(super) fn is_leaving(&self, node: &NodeName) -> bool {
+        let node = self.members.get(node);
+        node.is_some_and(|node| node.leaving.is_some())
+    }
+
+    /// Replicas at work that end at once, as a node of theirs goes too soon for another to be made ready.
+    pub(super) fn hurried(&self) -> BTreeSet<u32> {
+        let soon = |node: &&Node| {
+            let leaving = node.leaving;
+            leaving.is_some_and(|leaving| self.now.steady >= leaving.hurry)
+        };
+        let here = self.members.nodes().filter(|(_, node)| soon(node));
+        let places = here.filter_map(|(name, _)| self.book.layout.place_of(name));
+        let replicas = places.map(|(replica, _)| replica);
+        replicas.filter(|n| self.is_at_work(*n)).collect()
+    }
+
+    /// Ends what is only being prepared where there is no time for it.
+    pub(super) fn hurry(&mut self, hurried: &BTreeSet<u32>) {
+        let preparing = self.moving.as_ref().is_some_and(|moving| {
+            let changes = moving.goal().changes(&self.book.layout);
+            moving.phase() == Phase::Preparing && changes.iter().any(|n| hurried.contains(n))
+        });
+        if preparing {
+            let reason = "a node of it leaves before another can be made ready: its jobs are made durable first";
+            self.step_move(Event::CallOff(reason.into()));
+            self.retry_at = self.now.steady;
+        }
+    }
+
+    /// A connection that closed may have been the last of a node that leaves.
+    pub(super) fn closed_link(&mut self, link: LinkId) -> Option<NodeName> {
+        let name = self.members.closed(self.now.steady, link)?;
+        self.left(&name);
+        Some(name)
+    }
+}

@@ -1,0 +1,149 @@
+//! Jobs that a replica could not take for reasons that are not theirs, as when the store of artifacts does not answer.
+//!
+//! Asked again at once, a replica refuses again at once. So each such job waits, twice as long each time, and fails only
+//! when the reason has lasted for `bounds.outage`: an outage that is shorter fails no job. CL-10
+//!
+//! Times are of the clock that never jumps, so they are not of the journal: after a restart of the coordinator a job has
+//! all its patience again.
+
+use std::collections::BTreeMap;
+
+use shared::actor::waits::Waits;
+use shared::ids::JobId;
+use shared::life::{Reason, ReasonClass};
+use shared::units::Micros;
+use shared::wire::notice::JobNotice;
+
+use super::Coordinator;
+use crate::record::Change;
+
+#[derive(Clone, Copy, Debug)]
+struct Reprieve {
+    since: Micros,
+    refusals: u32,
+    until: Micros,
+}
+
+/// Jobs that wait to be tried again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reprieves(BTreeMap<JobId, Reprieve>);
+
+impl Reprieves {
+    /// Whether a job may be given to a replica.
+    pub(super) fn may_try(&self, job: JobId, now: Micros) -> bool {
+        self.0.get(&job).is_none_or(|one| now >= one.until)
+    }
+
+    /// A replica could not take a job: how often in a row, and for how long by now; none when it is to be tried again.
+    fn refused(
+        &mut self,
+        job: JobId,
+        now: Micros,
+        waits: Waits,
+        outage: Micros,
+    ) -> Option<(u32, Micros)> {
+        let one = self.0.entry(job).or_insert(Reprieve {
+            since: now,
+            refusals: 0,
+            until: now,
+        });
+        one.refusals = one.refusals.saturating_add(1);
+        let lasts = now.since(one.since);
+        // The last try is when the patience is over, and not a wait later.
+        let wait = waits.after(one.refusals).min(outage.since(lasts));
+        one.until = now.plus(wait);
+        (lasts >= outage).then_some((one.refusals, lasts))
+    }
+
+    fn forget(&mut self, job: JobId) {
+        self.0.remove(&job);
+    }
+}
+
+impl Coordinator {
+    /// What a notice that the ledger has taken says of a job's patience.
+    pub(super) fn note_reprieve(&mut self, job: JobId, told: &Told) {
+        match told {
+            Told::Taken => self.reprieves.forget(job),
+            Told::Refused(why) => {
+                let bounds = &self.settings.bounds;
+                let (waits, outage) = (bounds.again, bounds.outage);
+                let now = self.now.steady;
+                let waits_on = self.book.ledger.get(job);
+                let waits_on = waits_on.is_some_and(|job| !job.state.is_final());
+                let over = self.reprieves.refused(job, now, waits, outage);
+                if let Some((refusals, lasts)) = over.filter(|_| waits_on) {
+                    let message = format!("{why}; it was tried {refusals} times within {lasts}");
+                    let class = ReasonClass::System;
+                    let reason = Reason { class, message };
+                    self.record(Change::Unfit { job, reason });
+                }
+                let ended = self
+                    .book
+                    .ledger
+                    .get(job)
+                    .is_none_or(|job| job.state.is_final());
+                if ended {
+                    self.reprieves.forget(job);
+                }
+            }
+            Told::Other => {}
+        }
+    }
+}
+
+/// What of a notice matters here.
+pub(super) enum Told {
+    Taken,
+    /// For reasons of the replica's own; why.
+    Refused(String),
+    Other,
+}
+
+impl Told {
+    pub(super) fn of(notice: &JobNotice) -> Self {
+        match notice {
+            JobNotice::Admitted { .. } => Self::Taken,
+            JobNotice::Refused(reason) if reason.class == ReasonClass::System => {
+                Self::Refused(reason.message.clone())
+            }
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cl_10_an_outage_that_is_shorter_than_the_patience_fails_no_job() {
+        let waits = Waits {
+            first: Micros(1),
+            most: Micros(8),
+        };
+        let job = JobId(1);
+        for outage in [20, 100, 300] {
+            let mut reprieves = Reprieves::default();
+            let (mut now, mut refusals) = (Micros(1_000), 0);
+            loop {
+                assert!(reprieves.may_try(job, now));
+                refusals += 1;
+                let over = reprieves.refused(job, now, waits, Micros(outage));
+                if let Some(told) = over {
+                    assert_eq!(told, (refusals, now.since(Micros(1_000))));
+                    break;
+                }
+                let before = now;
+                assert!(!reprieves.may_try(job, now), "not at once");
+                while !reprieves.may_try(job, now) {
+                    now = now.plus(Micros(1));
+                }
+                assert!(now.since(before) <= Micros(8));
+            }
+            assert_eq!(now, Micros(1_000 + outage), "the last try is not early");
+            reprieves.forget(job);
+            assert!(reprieves.may_try(job, now));
+        }
+    }
+}

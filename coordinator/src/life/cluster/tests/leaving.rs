@@ -1,0 +1,166 @@
+//! Nodes that say that they go. CL-8
+
+use shared::ids::PlanEpoch;
+use shared::life::JobState;
+use shared::units::Micros;
+use shared::wire::notice::{Departure, LeaveCause, Notice};
+use shared::wire::order::Order;
+use shared::wire::request::{RefusalCode, Reply, Request};
+
+use super::desk::{Desk, name};
+use super::losses::{at_work, goes_on, obey, seated, view};
+use crate::record::Change;
+
+const FIRST: PlanEpoch = PlanEpoch(1);
+
+fn leaves(desk: &mut Desk, node: &str, seconds: u64) {
+    let departure = Departure {
+        within: Micros(seconds * 1_000_000),
+        cause: LeaveCause::Reclaimed,
+    };
+    desk.tell(node, Notice::Leaving(departure));
+}
+
+fn forget_orders(desk: &mut Desk, nodes: &[&str]) {
+    for node in nodes {
+        desk.orders(node);
+    }
+}
+
+/// Whether a is told to end its steps, under the first plan.
+fn is_drained(desk: &mut Desk) -> bool {
+    let orders = desk.orders("a");
+    let drain = |order: &Order| matches!(order, Order::Drain { epoch: FIRST, .. });
+    orders.iter().any(drain)
+}
+
+/// Names of the kinds of records about nodes and moves, in their order.
+fn told(desk: &Desk) -> Vec<String> {
+    let views = desk.journal.iter().map(crate::record::Record::view);
+    let kinds = views.map(|view| view.kind);
+    kinds
+        .filter(|kind| kind.starts_with("node_l") || kind.starts_with("replica"))
+        .collect()
+}
+
+#[test]
+fn cl_8_the_stage_of_a_node_that_leaves_moves_and_then_it_is_let_go() {
+    let (mut desk, job) = at_work(1, &["a", "b"]);
+    forget_orders(&mut desk, &["a", "b"]);
+    leaves(&mut desk, "a", 30);
+    assert!(matches!(desk.orders("b")[..], [Order::Prepare { .. }]));
+    assert_eq!(desk.orders("a"), [], "it works until the other is ready");
+    desk.prepared("b");
+    assert!(is_drained(&mut desk));
+    desk.drained("a", Ok(()));
+    assert_eq!(
+        desk.orders("a"),
+        [Order::Release { epoch: FIRST }, Order::Stop]
+    );
+    // The word may have been lost with the connection: it is said again.
+    desk.leave("a");
+    desk.come("a", 1, None);
+    leaves(&mut desk, "a", 20);
+    assert!(desk.orders("a").contains(&Order::Stop));
+    desk.leave("a");
+    obey(&mut desk, &["b"], ["", ""]);
+    goes_on(&mut desk, job, "b");
+    desk.pass(10_000);
+    assert_eq!(told(&desk), ["node_leaving", "node_left", "node_left"]);
+}
+
+#[test]
+fn cl_8_without_another_node_its_jobs_are_made_durable_and_wait() {
+    let (mut desk, job) = at_work(1, &["a"]);
+    forget_orders(&mut desk, &["a"]);
+    leaves(&mut desk, "a", 30);
+    assert!(is_drained(&mut desk));
+    assert_eq!(desk.state(job), JobState::Running);
+    desk.drained("a", Ok(()));
+    assert_eq!(
+        desk.orders("a"),
+        [Order::Release { epoch: FIRST }, Order::Stop]
+    );
+    let waits = view(&mut desk, job);
+    assert_eq!((waits.state, waits.durable_step), (JobState::Queued, 1));
+    assert!(waits.reason.unwrap().message.contains("it waits for nodes"));
+    desk.leave("a");
+    desk.come("z", 1, None);
+    desk.pass(2_000);
+    for _ in 0..2 {
+        obey(&mut desk, &["z"], ["", ""]);
+    }
+    goes_on(&mut desk, job, "z");
+}
+
+#[test]
+fn cl_8_in_the_last_third_of_a_notice_jobs_are_made_durable_whatever_is_not_ready() {
+    let (mut desk, job) = at_work(1, &["a", "b"]);
+    forget_orders(&mut desk, &["a", "b"]);
+    leaves(&mut desk, "a", 30);
+    desk.pass(19_000);
+    assert_eq!(desk.orders("a"), [], "the other may yet be ready");
+    desk.pass(2_000);
+    assert!(is_drained(&mut desk));
+    desk.drained("a", Ok(()));
+    assert!(desk.orders("a").contains(&Order::Stop));
+    desk.leave("a");
+    desk.pass(3_000);
+    for _ in 0..2 {
+        obey(&mut desk, &["b"], ["", ""]);
+    }
+    assert_eq!(seated(&desk), ["b"]);
+    goes_on(&mut desk, job, "b");
+}
+
+#[test]
+fn cl_8_a_node_that_leaves_gets_no_seat_and_costs_those_at_work_nothing() {
+    let (mut desk, job) = at_work(1, &["a", "b"]);
+    let (from, to) = (name("a"), Some(name("b")));
+    let migrate = Request::Migrate { from, to };
+    assert_eq!(desk.ask(migrate.clone()), Reply::Done);
+    forget_orders(&mut desk, &["b"]);
+    leaves(&mut desk, "b", 30);
+    assert!(desk.machine.moving.is_none());
+    assert!(desk.orders("b").contains(&Order::Stop));
+    let Reply::Refused(refusal) = desk.ask(migrate) else {
+        panic!("a node that leaves is no aim");
+    };
+    assert_eq!(refusal.code, RefusalCode::Conflict);
+    assert_eq!(seated(&desk), ["a"]);
+    assert_eq!(view(&mut desk, job).recoveries, 0);
+}
+
+#[test]
+fn cl_8_where_all_leave_nobody_waits_for_another() {
+    let (mut desk, job) = at_work(2, &["a", "b", "c"]);
+    forget_orders(&mut desk, &["a", "b", "c"]);
+    for node in ["c", "b", "a"] {
+        leaves(&mut desk, node, 30);
+    }
+    assert!(desk.orders("c").contains(&Order::Stop));
+    desk.drained("a", Ok(()));
+    for node in ["a", "b"] {
+        assert!(desk.orders(node).contains(&Order::Stop), "{node}");
+    }
+    assert_eq!(desk.state(job), JobState::Queued);
+    let began =
+        |record: &&crate::record::Record| matches!(&record.change, Change::MoveCalledOff { .. });
+    assert_eq!(desk.journal.iter().filter(began).count(), 0);
+}
+
+#[test]
+fn a_node_that_went_before_its_stage_could_move_is_lost_at_once() {
+    let (mut desk, job) = at_work(1, &["a", "b"]);
+    leaves(&mut desk, "a", 1);
+    desk.orders("b");
+    desk.pass(1_000);
+    desk.leave("a");
+    assert_eq!(desk.state(job), JobState::Recovering);
+    assert!(told(&desk).contains(&"node_lost".to_owned()));
+    desk.pass(3_000);
+    for _ in 0..2 {
+        obey(&mut desk, &["b"], ["", ""]);
+    }
+    goes_on(&mut desk, job, "b");
+}
