@@ -4,7 +4,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod backtest;
+pub mod explain;
 pub mod feed;
 pub mod forecast;
 pub mod market;
@@ -15,3 +17,4 @@ pub mod policy;
 pub mod problem;
 pub mod select;
 pub mod utility;
+pub mod whatif;
