@@ -10,6 +10,7 @@ mod disturbed;
 mod hostile;
 mod joining;
 mod lossy;
+mod market;
 mod metrics;
 mod netem;
 mod panics;
