@@ -8,10 +8,12 @@
 //! - PR-2: a machine that was released and is gone can be released again: no error.
 //! - PR-3: [`Provider::list`] shows all machines of this cluster that may still cost money, and no others.
 
+pub mod aws;
 pub mod fixed;
 pub mod local;
 pub mod process;
 pub mod replay;
+pub mod slurm;
 
 use std::fmt;
 use std::future::Future;

@@ -137,8 +137,12 @@ async fn order(client: &Client, ask: Ask) -> Result<(), ClientError> {
         Ok(_) => Ok(()),
         // It is asked again while it is wanted.
         Err(ClientError::Refused(refusal)) => {
-            let known = matches!(refusal.code, RefusalCode::NotFound | RefusalCode::Conflict);
-            if !known {
+            // There is no such node any more, it is done already, or nothing can take the work yet.
+            let usual = matches!(
+                refusal.code,
+                RefusalCode::NotFound | RefusalCode::Conflict | RefusalCode::NoCapacity
+            );
+            if !usual {
                 tracing::warn!(?ask, %refusal, "the coordinator refuses");
             }
             Ok(())

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Offered {
     ///
     /// # Errors
     /// When a file or folder cannot be had.
-    pub fn provider(self, folder: &PathBuf, clock: &Clock) -> io::Result<Box<dyn Provider>> {
+    pub fn provider(self, folder: &Path, clock: &Clock) -> io::Result<Box<dyn Provider>> {
         Ok(match self {
             Self::Static { list, price } => {
                 Box::new(Static::new(list, price, folder.join("static.json"))?)

@@ -16,7 +16,7 @@ use shared::units::{MicroUsd, Micros};
 use tokio::process::{Child, Command};
 
 use super::process::Process;
-use super::{Answer, Kind, Machine, MachineState, Provider, ProviderError, Sighting, Signal, Want};
+use super::{Answer, Machine, MachineState, Provider, ProviderError, Sighting, Signal, Want};
 use crate::market::Pool;
 
 /// Variable of a machine's process that names its request.
@@ -341,6 +341,7 @@ pub fn pool() -> Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::Kind;
 
     fn local(folder: &Path, start: &[&str]) -> Local {
         let launch = Launch {

@@ -8,7 +8,7 @@ pub mod course;
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shared::units::Micros;
@@ -48,7 +48,7 @@ impl Replay {
     ///
     /// # Errors
     /// When the file cannot be read or written.
-    pub fn new(local: Local, script: Script, folder: &PathBuf, clock: Clock) -> io::Result<Self> {
+    pub fn new(local: Local, script: Script, folder: &Path, clock: Clock) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let path = folder.join("replay.json");
         let begun = match fs::read(&path) {
