@@ -13,10 +13,10 @@ const FEW: &[Method] = &[
     (
         "lora",
         r#"method = "lora", rank = 4, targets = "all-linear""#,
-        220,
+        800,
     ),
-    ("bottleneck", r#"method = "bottleneck", size = 5"#, 220),
-    ("bitfit", r#"method = "bitfit""#, 240),
+    ("bottleneck", r#"method = "bottleneck", size = 5"#, 800),
+    ("bitfit", r#"method = "bitfit""#, 900),
 ];
 
 /// The same, long enough for twenty.
@@ -24,17 +24,17 @@ const LONG: &[Method] = &[
     (
         "lora",
         r#"method = "lora", rank = 4, targets = "all-linear""#,
-        1200,
+        2400,
     ),
     (
         "dora",
         r#"method = "lora", rank = 3, dora = true, targets = ["q_proj", "down_proj"]"#,
-        900,
+        1800,
     ),
-    ("ia3", r#"method = "ia3""#, 1000),
-    ("bottleneck", r#"method = "bottleneck", size = 5"#, 1000),
-    ("prompt", r#"method = "prompt", tokens = 4"#, 1200),
-    ("bitfit", r#"method = "bitfit""#, 1500),
+    ("ia3", r#"method = "ia3""#, 2000),
+    ("bottleneck", r#"method = "bottleneck", size = 5"#, 2000),
+    ("prompt", r#"method = "prompt", tokens = 4"#, 2400),
+    ("bitfit", r#"method = "bitfit""#, 3000),
 ];
 
 /// A minute a value: one taken, two at once, all, and back.
@@ -123,13 +123,13 @@ fn through(methods: &[Method], seconds_a_slot: u64, least: usize) -> Borne {
 
 #[test]
 fn machines_that_a_market_takes_change_no_bit() {
-    through(FEW, 5, 4);
+    through(FEW, 3, 4);
 }
 
 #[test]
 #[ignore = "takes minutes: twenty reclaims; cargo test -p spotmux --test cluster -- --ignored twenty_reclaims --nocapture"]
 fn twenty_reclaims_with_and_without_a_notice_change_no_bit() {
-    let borne = through(LONG, 4, 20);
+    let borne = through(LONG, 3, 20);
     assert!(borne.told > 0 && borne.told < borne.reclaims, "both kinds");
     assert!(borne.at_once >= 2, "two at once");
 }
