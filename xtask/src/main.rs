@@ -72,8 +72,8 @@ struct BenchPeer {
     /// The first half of each sequence does not count in the loss, on both sides
     #[arg(long)]
     mask_half: bool,
-    /// How ours computes frozen products
-    #[arg(long, default_value = "f32", value_parser = ["f32", "split"])]
+    /// How ours computes frozen products; auto: split where the processor has AMX, else f32
+    #[arg(long, default_value = "auto", value_parser = ["auto", "f32", "split"])]
     products: String,
     /// Print JSON
     #[arg(long)]

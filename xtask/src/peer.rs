@@ -43,7 +43,7 @@ pub struct Options {
     pub rounds: usize,
     /// The first half of each sequence does not count in the loss, on both sides.
     pub mask_half: bool,
-    /// How ours computes frozen products: `f32` or `split`.
+    /// How ours computes frozen products: `f32`, `split`, or `auto`, the faster one on this processor.
     pub products: String,
 }
 
@@ -106,6 +106,10 @@ pub fn run(root: &Path, options: &Options) -> Result<Report> {
             BYTES_FOR_EIGHT / 1_000_000
         );
     }
+    let products = match options.products.as_str() {
+        "auto" => machine.products(),
+        named => named,
+    };
     let script = root.join("tests/peer/bench_peer.py");
     if !script.is_file() {
         bail!("{} is missing", script.display());
@@ -120,7 +124,7 @@ pub fn run(root: &Path, options: &Options) -> Result<Report> {
         model: options.model.clone(),
         threads: options.threads.to_string(),
         mask_half: options.mask_half,
-        products: options.products.clone(),
+        products: products.to_owned(),
     };
     let mut rounds = Vec::new();
     for number in 1..=options.rounds {
@@ -130,7 +134,7 @@ pub fn run(root: &Path, options: &Options) -> Result<Report> {
     Ok(Report {
         ratios: Ratios::of(&rounds),
         mask_half: options.mask_half,
-        products: options.products.clone(),
+        products: products.to_owned(),
         machine,
         rounds,
     })

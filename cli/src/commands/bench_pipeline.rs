@@ -4,14 +4,14 @@ use std::num::NonZero;
 use std::thread::available_parallelism;
 
 use anyhow::Context;
-use gpu_actor::link::quic::gauge::{Gauge, Rates};
+use gpu_actor::link::quic::gauge::{Gauge, Rate, Rates};
 use serde_json::Value;
 use shared::units::Micros;
 use shared::wire::view::EventView;
 
 use crate::args::BenchPipelineArgs;
 use crate::bench::pipeline::bubble;
-use crate::bench::pipeline::figures::{self, Checkpoint, Figures, Link, Migration, Speed};
+use crate::bench::pipeline::figures::{self, Beside, Checkpoint, Figures, Link, Migration, Speed};
 use crate::bench::pipeline::history::{self, Step};
 use crate::bench::pipeline::running::Running;
 use crate::bench::pipeline::site::{Load, Site};
@@ -144,14 +144,20 @@ impl Bench<'_> {
             clock: clock::since_first_asked,
             processor: || Some(machine::processor_ms()? as f64 / 1e3),
         };
-        let Rates { bare, link } = gauge.measure().or_exit(Exit::Internal)?;
-        let by_processor = link.per_processor_second / bare.per_processor_second;
+        let Rates { bare, kept, link } = gauge.measure().or_exit(Exit::Internal)?;
+        let beside = |stream: Rate| {
+            let by_processor = link.per_processor_second / stream.per_processor_second;
+            Beside {
+                bytes_per_second: stream.per_second,
+                share: link.per_second / stream.per_second,
+                share_by_processor: Some(by_processor).filter(|share| share.is_finite()),
+            }
+        };
         Ok(Link {
             chunk_bytes: CHUNK,
-            bare_bytes_per_second: bare.per_second,
-            link_bytes_per_second: link.per_second,
-            share: link.per_second / bare.per_second,
-            share_by_processor: Some(by_processor).filter(|share| share.is_finite()),
+            bytes_per_second: link.per_second,
+            bare: beside(bare),
+            kept: beside(kept),
         })
     }
 

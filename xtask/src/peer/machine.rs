@@ -14,6 +14,8 @@ pub struct Machine {
     pub cores: usize,
     /// Bytes that programs could take before the measurement.
     pub available_bytes: u64,
+    /// Whether the processor multiplies tiles of bf16.
+    pub amx: bool,
 }
 
 impl Machine {
@@ -23,11 +25,19 @@ impl Machine {
     /// A machine without `/proc`: the memory figures of both sides need it.
     pub fn read() -> Result<Self> {
         let memory = read("/proc/meminfo")?;
+        let cpuinfo = read("/proc/cpuinfo")?;
         Ok(Self {
-            processor: processor(&read("/proc/cpuinfo")?),
+            processor: processor(&cpuinfo),
+            amx: amx(&cpuinfo),
             cores: std::thread::available_parallelism()?.get(),
             available_bytes: available(&memory).context("/proc/meminfo has no MemAvailable")?,
         })
+    }
+
+    /// The arithmetic of frozen products that is faster here.
+    #[must_use]
+    pub fn products(&self) -> &'static str {
+        if self.amx { "split" } else { "f32" }
     }
 }
 
@@ -51,6 +61,11 @@ fn processor(cpuinfo: &str) -> String {
     name.map_or_else(|| "unknown".to_owned(), |(_, name)| name.trim().to_owned())
 }
 
+fn amx(cpuinfo: &str) -> bool {
+    let mut flags = cpuinfo.lines().filter(|line| line.starts_with("flags"));
+    flags.any(|line| line.split_whitespace().any(|flag| flag == "amx_bf16"))
+}
+
 fn available(meminfo: &str) -> Option<u64> {
     let rest = meminfo
         .lines()
@@ -66,6 +81,8 @@ mod tests {
     #[test]
     fn proc_files_are_read() {
         assert_eq!(processor("a: b\nmodel name\t: Fast CPU\n"), "Fast CPU");
+        assert!(amx("a: b\nflags\t\t: fpu amx_tile amx_bf16 amx_int8\n"));
+        assert!(!amx("a: amx_bf16\nflags\t\t: fpu avx512_bf16\n"));
         assert_eq!(
             available("MemTotal: 9 kB\nMemAvailable:   2 kB\n"),
             Some(2048)

@@ -64,12 +64,21 @@ impl Migration {
     }
 }
 
-/// A link beside a bare stream, both ways together.
+/// A link beside bare streams, both ways together.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Link {
     pub(crate) chunk_bytes: usize,
-    pub(crate) bare_bytes_per_second: f64,
-    pub(crate) link_bytes_per_second: f64,
+    pub(crate) bytes_per_second: f64,
+    /// One that looks at nothing.
+    pub(crate) bare: Beside,
+    /// One that has values in one piece at its end, as a stage needs them.
+    pub(crate) kept: Beside,
+}
+
+/// What a link does of another stream.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Beside {
+    pub(crate) bytes_per_second: f64,
     pub(crate) share: f64,
     /// The same by processor seconds, which other work does not move; none where the system does not tell.
     pub(crate) share_by_processor: Option<f64>,
@@ -189,22 +198,32 @@ fn migration(found: &Migration) -> String {
 fn link(found: &Link) -> String {
     let r = Align::Right;
     let rate = |rate: f64| format!("{}/s", render::bytes(rate as u64));
-    table(
+    let row = |what: &str, beside: Beside| {
         [
-            ("chunks of", r),
+            what.into(),
+            rate(beside.bytes_per_second),
+            rate(found.bytes_per_second),
+            percent(beside.share),
+            beside
+                .share_by_processor
+                .map_or_else(|| "-".into(), percent),
+        ]
+    };
+    let chunks = render::bytes(found.chunk_bytes as u64);
+    let beside = table(
+        [
+            ("bare stream that", Align::Left),
             ("bare stream", r),
             ("link", r),
             ("share", r),
             ("by CPU time", r),
         ],
-        vec![[
-            render::bytes(found.chunk_bytes as u64),
-            rate(found.bare_bytes_per_second),
-            rate(found.link_bytes_per_second),
-            percent(found.share),
-            found.share_by_processor.map_or_else(|| "-".into(), percent),
-        ]],
-    )
+        vec![
+            row("looks at nothing", found.bare),
+            row("keeps values", found.kept),
+        ],
+    );
+    format!("Chunks of {chunks}\n{beside}")
 }
 
 fn checkpoint(found: &Checkpoint) -> String {
@@ -258,10 +277,17 @@ mod tests {
             migration: Migration::new(2048, 4.0, stall),
             link: Link {
                 chunk_bytes: 1024,
-                bare_bytes_per_second: 2048.0,
-                link_bytes_per_second: 1024.0,
-                share: 0.5,
-                share_by_processor: None,
+                bytes_per_second: 1024.0,
+                bare: Beside {
+                    bytes_per_second: 2048.0,
+                    share: 0.5,
+                    share_by_processor: None,
+                },
+                kept: Beside {
+                    bytes_per_second: 1280.0,
+                    share: 0.8,
+                    share_by_processor: Some(0.85),
+                },
             },
             checkpoint: Checkpoint {
                 never_tokens_per_second: 102.0,
@@ -276,6 +302,7 @@ mod tests {
             "no stage told",
             "2.50 s",
             "50.0 %",
+            "85.0 %",
             "2.0 %",
             "1.0 %",
         ] {

@@ -29,8 +29,8 @@ use super::{QuicLink, over};
 use crate::link::bell::Bell;
 use crate::link::{Chunk, ChunkHeader, ChunkLink, Direction, LinkError, Parcel};
 
-/// Chunks under way, each way.
-const CREDITS: u32 = 4;
+/// Chunks under way, each way, as between stages.
+const CREDITS: u32 = 8;
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -83,8 +83,10 @@ impl Rate {
 /// The best of all rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// A bare stream.
+    /// A bare stream that looks at nothing: one buffer is sent over and over, what comes is dropped.
     pub bare: Rate,
+    /// A bare stream that carries values: from buffers that differ, into buffers in one piece.
+    pub kept: Rate,
     /// The link.
     pub link: Rate,
 }
@@ -213,7 +215,10 @@ impl Gauge {
                 End { link, bell }
             });
             let link = self.timed(|| self.linked(ends))?;
+            let streams = pair.streams(opening)?;
+            let kept = self.timed(|| self.kept(&pair.runtime, streams))?;
             best.bare = best.bare.or_better(bare);
+            best.kept = best.kept.or_better(kept);
             best.link = best.link.or_better(link);
         }
         Ok(best)
@@ -236,44 +241,64 @@ impl Gauge {
     }
 
     /// Both ends send and take, and look at nothing.
-    fn bare(&self, runtime: &Runtime, [ours, theirs]: [Stream; 2]) -> Result<(), GaugeError> {
+    fn bare(&self, runtime: &Runtime, streams: [Stream; 2]) -> Result<(), GaugeError> {
         let (chunks, chunk_bytes) = (self.chunks, self.chunk_bytes);
-        let end = move |stream: Stream| {
-            let Stream {
-                mut sender,
-                mut receiver,
-            } = stream;
-            async move {
-                let bytes = Bytes::from(vec![1; chunk_bytes]);
-                let send = send(&mut sender, &bytes, chunks);
-                tokio::try_join!(send, take(&mut receiver, chunk_bytes))?;
-                Ok::<_, NetError>(())
-            }
+        let end = move |stream: Stream| async move {
+            let (mut sender, mut receiver) = (stream.sender, stream.receiver);
+            let bytes = [Bytes::from(vec![1; chunk_bytes])];
+            let send = send(&mut sender, &bytes, chunks);
+            tokio::try_join!(send, take(&mut receiver, chunk_bytes)).map(|_| ())
         };
-        runtime.block_on(async {
-            let other = tokio::spawn(end(theirs));
-            end(ours).await?;
-            other.await.map_err(|_| GaugeError::Broken)??;
-            Ok(())
-        })
+        let [ours, theirs] = streams.map(end);
+        both(runtime, ours, theirs)
     }
 
-    /// One end sends, the other sends back what came, each on a thread of its own as stages are.
+    /// Both ends send from as many buffers as a link has credits, and have what comes in one piece.
+    fn kept(&self, runtime: &Runtime, streams: [Stream; 2]) -> Result<(), GaugeError> {
+        let (chunks, chunk_bytes) = (self.chunks, self.chunk_bytes);
+        let buffers = move || (0..CREDITS).map(move |_| vec![1; chunk_bytes]);
+        let end = move |stream: Stream| async move {
+            let (mut sender, mut receiver) = (stream.sender, stream.receiver);
+            let from: Vec<Bytes> = buffers().map(Bytes::from).collect();
+            let mut into: Vec<Vec<u8>> = buffers().collect();
+            let send = send(&mut sender, &from, chunks);
+            tokio::try_join!(send, keep(&mut receiver, &mut into, chunks)).map(|_| ())
+        };
+        let [ours, theirs] = streams.map(end);
+        both(runtime, ours, theirs)
+    }
+
+    /// Both ends send and take, each on a thread of its own as stages are. Either has as many chunks to send at once as
+    /// it may, as stages have in the midst of a round.
     fn linked(&self, [ours, theirs]: [End; 2]) -> Result<(), GaugeError> {
         // Making values is the stage's cost: what came is sent again.
-        let values = vec![1.0_f32; self.chunk_bytes / size_of::<f32>()];
-        let fresh = std::iter::repeat_n(values, CREDITS as usize).collect();
+        let values = || vec![1.0_f32; self.chunk_bytes / size_of::<f32>()];
+        let fresh = || (0..CREDITS).map(|_| values()).collect();
+        let (ahead, back) = (fresh(), fresh());
         thread::scope(|scope| {
-            let echo =
-                scope.spawn(|| theirs.run(Direction::Backward, self.chunks, VecDeque::new()));
-            ours.run(Direction::Forward, self.chunks, fresh)?;
-            echo.join().map_err(|_| GaugeError::Broken)?
+            let other = scope.spawn(|| theirs.run(Direction::Backward, self.chunks, back));
+            ours.run(Direction::Forward, self.chunks, ahead)?;
+            other.join().map_err(|_| GaugeError::Broken)?
         })
     }
 }
 
-async fn send(sender: &mut Sender, bytes: &Bytes, chunks: usize) -> Result<(), NetError> {
-    for _ in 0..chunks {
+/// Runs both ends, each on a thread of the network.
+fn both(
+    runtime: &Runtime,
+    ours: impl Future<Output = Result<(), NetError>> + Send + 'static,
+    theirs: impl Future<Output = Result<(), NetError>> + Send + 'static,
+) -> Result<(), GaugeError> {
+    runtime.block_on(async {
+        for end in [tokio::spawn(ours), tokio::spawn(theirs)] {
+            end.await.map_err(|_| GaugeError::Broken)??;
+        }
+        Ok(())
+    })
+}
+
+async fn send(sender: &mut Sender, from: &[Bytes], chunks: usize) -> Result<(), NetError> {
+    for bytes in from.iter().cycle().take(chunks) {
         sender.send_raw(bytes.clone()).await?;
     }
     sender.finish();
@@ -283,6 +308,19 @@ async fn send(sender: &mut Sender, bytes: &Bytes, chunks: usize) -> Result<(), N
 async fn take(receiver: &mut Receiver, most: usize) -> Result<(), NetError> {
     while receiver.piece(most).await?.is_some() {}
     Ok(())
+}
+
+async fn keep(
+    receiver: &mut Receiver,
+    into: &mut [Vec<u8>],
+    chunks: usize,
+) -> Result<(), NetError> {
+    let buffers = into.len();
+    for chunk in 0..chunks {
+        let buffer = &mut into[chunk % buffers];
+        receiver.read_into(buffer, "chunk").await?;
+    }
+    take(receiver, 1).await
 }
 
 /// One end of the link, and the bell it rings.
@@ -373,6 +411,7 @@ mod tests {
             rates.unwrap(),
             Rates {
                 bare: rate,
+                kept: rate,
                 link: rate
             }
         );
