@@ -5,6 +5,7 @@ mod bench;
 mod cluster;
 mod data;
 mod local;
+mod market;
 mod model;
 mod parse;
 mod plan;
@@ -23,6 +24,10 @@ pub(crate) use data::{CheckArgs, DataCommand, LongRows};
 pub(crate) use local::{
     CaCommand, CaInitArgs, CaIssueArgs, CaRenewArgs, CaTokenArgs, ConfigCheckArgs, ConfigCommand,
     ConfigInitArgs, ConfigShowArgs, DoctorArgs, DownArgs, JoinArgs, JoinRole, ReplArgs, UpArgs,
+};
+pub(crate) use market::{
+    BacktestArgs, ExplainArgs, ForecastArgs, MarketActorArgs, MarketCommand, MomentArgs,
+    OrphansArgs, ShapeArgs, ShowMarketArgs, TraceArgs as MarketTraceArgs, WhatifArgs,
 };
 pub(crate) use model::{InspectArgs, ModelCommand, PullArgs, TinyArgs, TinyFamily};
 pub(crate) use plan::{PlanArgs, ProblemArgs, ProfileArgs, QuoteArgs, SimulateArgs, SimulatedMix};
@@ -110,12 +115,17 @@ pub(crate) enum Command {
     Quote(QuoteArgs),
     /// Runs a fleet of GPUs in virtual time, beside other ways to share it
     Simulate(SimulateArgs),
+    /// Looks at spot markets: what they were, what they may be, what to hold
+    #[command(subcommand)]
+    Market(MarketCommand),
     /// Starts a cluster on this machine
     Up(UpArgs),
     /// Runs the process that decides for a cluster
     Coordinator(CoordinatorArgs),
     /// Runs a node that holds a stage of the backbone
     GpuActor(GpuActorArgs),
+    /// Runs the process that holds machines of a market for a cluster
+    MarketActor(MarketActorArgs),
     /// Makes this machine a member of a cluster, by a one-time token
     Join(JoinArgs),
     /// Ends the cluster that `up` started

@@ -15,6 +15,8 @@ pub(crate) mod down;
 pub(crate) mod generate;
 pub(crate) mod gpu_actor;
 pub(crate) mod join;
+pub(crate) mod market;
+pub(crate) mod market_actor;
 pub(crate) mod model_inspect;
 pub(crate) mod model_pull;
 pub(crate) mod model_tiny;
@@ -47,6 +49,7 @@ pub(crate) fn alone(
         Command::Generate(args) => generate::run(args, settings, output),
         Command::Coordinator(args) => coordinator::run(args, settings),
         Command::GpuActor(args) => gpu_actor::run(args, settings),
+        Command::MarketActor(args) => market_actor::run(args, settings),
         Command::Data(DataCommand::Check(args)) => data_check::run(args, settings, output),
         Command::Model(ModelCommand::Pull(args)) => model_pull::run(args, settings, output),
         Command::Model(ModelCommand::Inspect(args)) => model_inspect::run(args, settings, output),
@@ -62,6 +65,7 @@ pub(crate) fn alone(
         Command::Bench(BenchCommand::Pipeline(args)) => bench_pipeline::run(args, settings, output),
         Command::Profile(args) => profile::run(args, settings, output),
         Command::Simulate(args) => simulate::run(args, settings, output),
+        Command::Market(command) => market::run(command, settings, output),
         other => Err(Failure::new(
             Exit::Internal,
             format!("{other:?} is not done here"),

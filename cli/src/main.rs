@@ -22,6 +22,7 @@ mod interrupt;
 mod language;
 mod local;
 mod machine;
+mod markets;
 mod measuring;
 mod merged_model;
 mod planning;
@@ -61,7 +62,10 @@ fn main() -> ExitCode {
     let settings = Settings::from_environment();
     let output = Output::new(args.json, args.quiet);
     // A process of a cluster logs as its file says.
-    if !matches!(args.command, Command::Coordinator(_) | Command::GpuActor(_)) {
+    if !matches!(
+        args.command,
+        Command::Coordinator(_) | Command::GpuActor(_) | Command::MarketActor(_)
+    ) {
         log_to_stderr(settings.log.as_deref());
     }
     let session = Session::new(

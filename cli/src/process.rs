@@ -1,5 +1,7 @@
 //! The processes of a cluster: what its file says, turned into what a coordinator or a node is told.
 
+pub(crate) mod market;
+
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;

@@ -44,7 +44,7 @@ pub(crate) fn directory(loaded: &Loaded) -> PathBuf {
     loaded.path_of(&loaded.config.security.directory)
 }
 
-/// Whom processes of this machine are, each with its file: coordinator, operator, listed nodes.
+/// Whom processes of this machine are, each with its file: coordinator, operator, listed nodes, market actor.
 pub(crate) fn members(loaded: &Loaded) -> Vec<(Identity, PathBuf)> {
     let directory = directory(loaded);
     let fixed = [
@@ -63,7 +63,12 @@ pub(crate) fn members(loaded: &Loaded) -> Vec<(Identity, PathBuf)> {
         let file = directory.join(places::node(&node.name));
         (identity(loaded, Role::GpuActor, node.name.clone()), file)
     });
-    fixed.chain(nodes).collect()
+    let market = loaded.config.market.runs().then(|| {
+        let name = NodeName::new("market").ok()?;
+        let file = directory.join(places::MARKET);
+        Some((identity(loaded, Role::MarketActor, name), file))
+    });
+    fixed.chain(nodes).chain(market.flatten()).collect()
 }
 
 /// A member of the cluster.

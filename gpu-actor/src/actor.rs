@@ -22,6 +22,7 @@ mod links;
 mod metered;
 mod meters;
 mod opener;
+pub mod reclaim;
 mod respite;
 mod run;
 mod running;

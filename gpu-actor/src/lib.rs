@@ -11,6 +11,7 @@ pub mod link;
 pub mod model;
 pub mod peft;
 pub mod pipeline;
+pub mod reclaim;
 pub mod replica;
 pub mod sample;
 pub mod stage;

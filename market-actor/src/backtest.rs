@@ -3,6 +3,7 @@
 //! Everything here is a function of a [`Case`] and an index, so a shell may spread episodes over threads as it likes and put
 //! the results back in order: they are the same for any number.
 
+pub mod cell;
 pub mod earning;
 pub mod learn;
 pub mod run;

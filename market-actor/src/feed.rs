@@ -21,6 +21,7 @@ use crate::market::Pool;
 
 pub mod bamboo;
 pub mod compose;
+pub mod digest;
 pub mod fault;
 pub mod files;
 pub mod format;

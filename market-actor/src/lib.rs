@@ -4,7 +4,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod actor;
+pub mod admission;
 pub mod backtest;
+pub mod broker;
+pub mod custody;
+pub mod explain;
 pub mod feed;
 pub mod forecast;
 pub mod market;
@@ -13,5 +18,7 @@ pub mod oracle;
 pub mod plot;
 pub mod policy;
 pub mod problem;
+pub mod provider;
 pub mod select;
 pub mod utility;
+pub mod whatif;

@@ -8,6 +8,7 @@ use crate::forecast::{Outlook, SlotOutlook};
 use crate::market::{Market, Slot};
 
 mod axis;
+pub mod curves;
 mod panel;
 mod svg;
 

@@ -11,6 +11,7 @@
 pub mod pool;
 pub mod proof;
 pub mod weights;
+pub mod word;
 
 use serde::{Deserialize, Serialize};
 use shared::random::{Domain, Stream};

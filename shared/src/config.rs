@@ -8,6 +8,7 @@
 //! | [`check`] | what cannot be, over all keys |
 //! | [`env`](mod@env) | the names of environment variables |
 //! | [`joining`] | what a machine that joins is told of it |
+//! | [`market`] | section `market` |
 //! | [`places`] | names of files in the folders of a cluster |
 //! | `load` | defaults < file < environment < flags; feature `config` |
 
@@ -19,6 +20,7 @@ pub mod keys;
 pub mod layer;
 #[cfg(feature = "config")]
 pub mod load;
+pub mod market;
 pub mod places;
 mod plan;
 pub mod schema;

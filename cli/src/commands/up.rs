@@ -25,9 +25,9 @@ use crate::session::Session;
 pub(crate) fn run(args: &UpArgs, session: &Session<'_>) -> Result<Exit, Failure> {
     let named = session.cluster(&args.cluster);
     let loaded = cluster_file::load(&named, session.settings)?;
-    if loaded.config.node.is_empty() {
+    if loaded.config.node.is_empty() && !loaded.config.market.runs() {
         let message = format!(
-            "{} lists no node: add a [[node]] table",
+            "{} lists no node: add a [[node]] table, or name a market.provider",
             loaded.path.display()
         );
         return Err(Failure::new(Exit::BadInput, message));

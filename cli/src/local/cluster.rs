@@ -59,8 +59,11 @@ pub(crate) fn members(
         let name = node.name.as_str();
         member(name, &["gpu-actor", "--name", name])
     });
+    let market = loaded.config.market.runs();
+    let market = market.then(|| member("market-actor", &["market-actor"]));
     std::iter::once(member("coordinator", &["coordinator"]))
         .chain(nodes)
+        .chain(market)
         .collect()
 }
 
@@ -128,7 +131,9 @@ fn serves(status: &ClusterView, loaded: &Loaded) -> Result<(), String> {
         status.plan.replicas.len() as u64,
         loaded.config.plan.replicas,
     );
-    if placed < wanted || status.moving.is_some() {
+    // A market's machines come with the work.
+    let placed_later = loaded.config.market.runs();
+    if (placed < wanted && !placed_later) || status.moving.is_some() {
         return Err(format!("{placed} of {wanted} replicas are placed"));
     }
     Ok(())

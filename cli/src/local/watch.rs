@@ -173,6 +173,10 @@ impl Watch {
                 self.lives[child] = Life::Waits(now.plus(pause));
                 effects.push(Effect::TellRestart(child, ends.count()));
             }
+            // Whoever does not hear the coordinator's order is told so.
+            Phase::Ending(outcome, Step::Asked) if child == 0 => {
+                self.end(outcome, Step::Nodes, now, effects);
+            }
             Phase::Ending(..) | Phase::Ended => self.go_on(now, effects),
         }
     }

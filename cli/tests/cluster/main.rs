@@ -11,6 +11,7 @@ mod hostile;
 mod joining;
 mod leaving;
 mod lossy;
+mod market;
 mod metrics;
 mod netem;
 mod panics;

@@ -115,6 +115,21 @@ impl<'a> Cluster<'a> {
         commands: Vec<(&str, Command)>,
         inside: impl Fn(&[&str]) -> Command + 'a,
     ) -> Self {
+        let mut cluster = Self::without_nodes(sandbox, commands, inside);
+        cluster.until("the cluster serves", |cluster| {
+            let status = cluster.json(&["status"])?;
+            let plan = status["plan"]["replicas"].as_array()?.len();
+            (plan > 0).then_some(())
+        });
+        cluster
+    }
+
+    /// The same, when its coordinator answers.
+    pub(crate) fn without_nodes(
+        sandbox: &'a Sandbox,
+        commands: Vec<(&str, Command)>,
+        inside: impl Fn(&[&str]) -> Command + 'a,
+    ) -> Self {
         let mut cluster = Self {
             sandbox,
             processes: Vec::new(),
@@ -123,10 +138,8 @@ impl<'a> Cluster<'a> {
         for (name, command) in commands {
             cluster.add(name, command);
         }
-        cluster.until("the cluster serves", |cluster| {
-            let status = cluster.json(&["status"])?;
-            let plan = status["plan"]["replicas"].as_array()?.len();
-            (plan > 0).then_some(())
+        cluster.until("the coordinator answers", |cluster| {
+            cluster.json(&["status"]).map(|_| ())
         });
         cluster
     }

@@ -25,9 +25,9 @@
 mod begin;
 mod blame;
 mod closing;
-mod gate;
 mod device;
 mod draining;
+mod gate;
 mod history;
 mod jobs;
 mod leaving;

@@ -138,20 +138,49 @@ impl<'a> Course<'a> {
     }
 }
 
+/// Where a job stands when an episode is taken up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Standing {
+    /// Slots since the job began.
+    pub slot: u32,
+    /// Work done.
+    pub progress: f64,
+    /// Machines of the slot before that still live.
+    pub held: Held,
+    /// Spot machines taken from it, by slot before this one.
+    pub losses: Vec<u32>,
+    /// Slots in a row without spot.
+    pub waited: u32,
+}
+
 /// Plays a job through a course; `decide` answers each slot until the work is done or the hard deadline has passed.
 pub fn play(
     problem: &Problem,
     course: &Course<'_>,
+    decide: impl FnMut(&Situation<'_>) -> Decision,
+) -> Outcome {
+    play_from(problem, course, Standing::default(), decide)
+}
+
+/// The same from where a job stands; slots are counted from its begin, and the records are those of the slots played.
+pub fn play_from(
+    problem: &Problem,
+    course: &Course<'_>,
+    standing: Standing,
     mut decide: impl FnMut(&Situation<'_>) -> Decision,
 ) -> Outcome {
     let mut known = problem.clone();
     let mut curves = course.curves.iter().peekable();
-    let mut held = Held::default();
-    let (mut progress, mut waited) = (0.0, 0);
-    let mut losses = Vec::new();
+    let Standing {
+        slot: first,
+        mut progress,
+        mut held,
+        mut losses,
+        mut waited,
+    } = standing;
     let mut records: Vec<Record> = Vec::new();
     let mut completed = None;
-    for slot in 0..problem.hard_deadline {
+    for slot in first..problem.hard_deadline {
         while let Some((_, curve)) = curves.next_if(|(from, _)| *from <= slot) {
             known.throughput = curve.clone();
         }

@@ -167,7 +167,8 @@ fn stages(config: &ClusterConfig, model: Option<ModelFacts>, found: &mut Found<'
         Stages::All => (nodes / config.plan.replicas.max(1)).max(1),
     };
     let wanted = stages.saturating_mul(config.plan.replicas);
-    if nodes > 0 && wanted > nodes {
+    // The machines of a market are not listed.
+    if nodes > 0 && !config.market.runs() && wanted > nodes {
         let (what, key) = if stages > nodes {
             (format!("{stages} stages"), "plan.stages")
         } else {

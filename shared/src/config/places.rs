@@ -8,12 +8,16 @@ pub const AUTHORITY: &str = "authority.pem";
 pub const COORDINATOR: &str = "coordinator.pem";
 /// Of what the command line on this machine proves itself with, there too.
 pub const OPERATOR: &str = "operator.pem";
+/// Of the market actor's certificate and key, there too.
+pub const MARKET: &str = "market.pem";
 /// Folder of tokens to join, there too.
 pub const TOKENS: &str = "tokens";
 /// Folder of logs, in the state folder.
 pub const LOGS: &str = "logs";
 /// Folder of backbones that were fetched from other members, in the state folder.
 pub const BACKBONES: &str = "backbones";
+/// Folder of the market actor, in the state folder.
+pub const MARKET_STATE: &str = "market";
 /// Folder of process ids, in the state folder.
 pub const PROCESSES: &str = "run";
 

@@ -5,6 +5,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 pub use super::gpu_actor::GpuActorSection;
+pub use super::market::MarketSection;
 use super::plan::mib;
 pub use super::plan::{PlanSection, Stages};
 use crate::ids::{ClusterName, NodeName};
@@ -34,6 +35,8 @@ pub struct ClusterConfig {
     pub gpu_actor: GpuActorSection,
     /// The nodes of a local cluster.
     pub node: Vec<NodeSection>,
+    /// Who has machines, and how many of them are held.
+    pub market: MarketSection,
     /// Certificates.
     pub security: SecuritySection,
     /// How much at once.
@@ -53,6 +56,7 @@ impl Default for ClusterConfig {
             plan: PlanSection::default(),
             gpu_actor: GpuActorSection::default(),
             node: Vec::new(),
+            market: MarketSection::default(),
             security: SecuritySection::default(),
             limits: LimitsSection::default(),
             telemetry: TelemetrySection::default(),

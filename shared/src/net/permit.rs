@@ -36,14 +36,14 @@ fn may_ask_the_coordinator(peer: Role, request: &Request) -> bool {
         Request::Jobs | Request::Job(_) | Request::Events { .. } => {
             matches!(peer, Role::Client | Role::MarketActor | Role::Coordinator)
         }
-        Request::Drain { .. } | Request::Migrate { .. } => {
+        // Machines that are taken are emptied, and a budget that is used up pauses.
+        Request::Drain { .. } | Request::Migrate { .. } | Request::Pause(_) => {
             matches!(peer, Role::Client | Role::MarketActor)
         }
         Request::HasFile(_)
         | Request::PutFile(_)
         | Request::Submit(_)
         | Request::Cancel(_)
-        | Request::Pause(_)
         | Request::Resume(_)
         | Request::Sample(_)
         | Request::Trace { .. }

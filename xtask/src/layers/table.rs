@@ -165,6 +165,7 @@ pub const PURE: &[&str] = &[
     "gpu-actor/src/pipeline.rs",
     "gpu-actor/src/pipeline/council.rs",
     "gpu-actor/src/pipeline/micro_batch.rs",
+    "gpu-actor/src/reclaim.rs",
     "gpu-actor/src/replica/event.rs",
     "gpu-actor/src/replica/gathering.rs",
     "gpu-actor/src/replica/ledger.rs",
@@ -236,8 +237,34 @@ pub const SHELL: &[(&str, &str)] = &[
         "keeps the journal in a file, by the database's clock",
     ),
     (
+        "market-actor/src/actor",
+        "sockets, threads, files and the clock around the broker",
+    ),
+    ("market-actor/src/actor.rs", "lists the shell"),
+    (
         "market-actor/src/feed/files.rs",
         "opens the files that hold traces",
+    ),
+    ("market-actor/src/provider/aws.rs", "calls EC2 over HTTP"),
+    (
+        "market-actor/src/provider/fixed.rs",
+        "keeps in a file which machines of a list are in use",
+    ),
+    (
+        "market-actor/src/provider/local.rs",
+        "starts and ends processes of this machine",
+    ),
+    (
+        "market-actor/src/provider/process.rs",
+        "tells processes of the system apart and ends them",
+    ),
+    (
+        "market-actor/src/provider/replay.rs",
+        "acts on processes as a trace says",
+    ),
+    (
+        "market-actor/src/provider/slurm.rs",
+        "runs the commands of Slurm",
     ),
     (
         "simulator/src/main.rs",

@@ -1,0 +1,197 @@
+//! Traces as markets of equal slots.
+
+use std::path::Path;
+
+use market_actor::admission;
+use market_actor::feed::compose::{Align, Scale, compose};
+use market_actor::feed::resample::{Cut, PriceRule, resample};
+use market_actor::feed::{Format, Observed, files, format};
+use market_actor::market::Market;
+use shared::units::{MicroUsd, Micros};
+
+use crate::args::MarketTraceArgs;
+use crate::exit::{Exit, Failure, OrExit};
+
+/// Spot price over the price on demand where only one of them is known.
+const SPOT_SHARE: f64 = 0.3;
+
+/// A market and where it comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    /// The file's name, and the pool's.
+    pub(crate) name: String,
+    /// Its slots.
+    pub(crate) market: Market,
+    /// Whether its instants are dates.
+    pub(crate) dated: bool,
+    /// What the source does not say and was taken instead; sentences.
+    pub(crate) assumed: Vec<String>,
+}
+
+/// Reads all traces that are named. `most` stands for capacities that a source does not have.
+///
+/// # Errors
+/// When a file cannot be read, or not be cut into slots.
+pub(crate) fn read(args: &MarketTraceArgs, most: u32) -> Result<Vec<Recorded>, Failure> {
+    let format = match &args.format {
+        Some(name) => Some(Format::of_name(name).ok_or_else(|| {
+            let known = format::names();
+            Failure::new(Exit::Usage, format!("--format {name:?} is none of {known}"))
+        })?),
+        None => None,
+    };
+    if args.slot == 0 || args.slot > 24 * 60 {
+        let message = format!("--slot {} is outside 1 to 1440 minutes", args.slot);
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let mut all = Vec::new();
+    for path in &args.trace {
+        let pools = files::read(path, format).or_exit(Exit::BadInput)?;
+        for pool in chosen(pools, args, path)? {
+            all.push(recorded(&pool, args, path, most)?);
+        }
+    }
+    Ok(all)
+}
+
+/// The pools of a file that are asked for.
+fn chosen(
+    pools: Vec<Observed>,
+    args: &MarketTraceArgs,
+    path: &Path,
+) -> Result<Vec<Observed>, Failure> {
+    let Some(zone) = &args.zone else {
+        return Ok(pools);
+    };
+    let known: Vec<String> = pools.iter().map(|pool| pool.pool.zone.clone()).collect();
+    let at = admission::zone(zone, &known)
+        .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+        .or_exit(Exit::BadInput)?;
+    Ok(pools.into_iter().skip(at).take(1).collect())
+}
+
+/// Dollars as an argument gives them.
+fn dollars(name: &str, value: f64) -> Result<MicroUsd, Failure> {
+    if value.is_finite() && (0.0..=1e6).contains(&value) {
+        Ok(MicroUsd((value * 1e6).round() as u64))
+    } else {
+        let message = format!("--{name} {value} is outside 0 to 1000000 dollars");
+        Err(Failure::new(Exit::Usage, message))
+    }
+}
+
+fn recorded(
+    pool: &Observed,
+    args: &MarketTraceArgs,
+    path: &Path,
+    most: u32,
+) -> Result<Recorded, Failure> {
+    let mut assumed = Vec::new();
+    let priced = match &args.prices {
+        Some(file) => {
+            let mut pools = files::read(file, None).or_exit(Exit::BadInput)?;
+            let mut prices = pools.swap_remove(0);
+            let skip = Micros(args.prices_skip * args.slot * 60_000_000);
+            prices.spot_price = prices
+                .spot_price
+                .and_then(|steps| steps.from(steps.start().plus(skip)));
+            Some(prices)
+        }
+        None => None,
+    };
+    let median = priced
+        .as_ref()
+        .unwrap_or(pool)
+        .spot_price
+        .as_ref()
+        .map(|steps| {
+            let mut values: Vec<MicroUsd> =
+                steps.changes().iter().map(|(_, price)| *price).collect();
+            values.sort_unstable();
+            values[values.len() / 2]
+        });
+    let on_demand = match (args.on_demand, &pool.on_demand_price, median) {
+        (Some(price), _, _) => dollars("on-demand", price)?,
+        // The one of the file is used slot by slot.
+        (None, Some(_), _) => MicroUsd(0),
+        (None, None, Some(median)) => {
+            let price = MicroUsd((median.dollars() / SPOT_SHARE * 1e6).round() as u64);
+            let dollars = price.dollars();
+            assumed.push(format!(
+                "on demand costs {dollars:.3} USD an hour, the median spot price over {SPOT_SHARE}: --on-demand sets it"
+            ));
+            price
+        }
+        (None, None, None) => {
+            assumed.push("on demand costs 1 USD an hour: --on-demand sets it".to_owned());
+            MicroUsd(1_000_000)
+        }
+    };
+    let joined = match &priced {
+        Some(prices) => {
+            let scale = match args.prices_on_demand {
+                Some(from) => Some(Scale {
+                    from: dollars("prices-on-demand", from)?,
+                    to: on_demand,
+                }),
+                None => None,
+            };
+            compose(prices, pool, Align::Begin, scale).or_exit(Exit::BadInput)?
+        }
+        None => pool.clone(),
+    };
+    let mut spot_price = None;
+    if joined.spot_price.is_none() {
+        let price = match args.spot_price {
+            Some(price) => dollars("spot-price", price)?,
+            None => {
+                let price = on_demand.dollars() * SPOT_SHARE;
+                assumed.push(format!(
+                    "spot costs {price:.3} USD an hour: --spot-price sets it"
+                ));
+                dollars("spot-price", price)?
+            }
+        };
+        spot_price = Some(price);
+    }
+    let mut spot_available = None;
+    if joined.spot_available.is_none() {
+        let machines = args.spot_machines.unwrap_or(most);
+        assumed.push(format!(
+            "there are {machines} spot machines at all times: --spot-machines sets it"
+        ));
+        spot_available = Some(machines);
+    }
+    let cut = Cut {
+        slot: Micros(args.slot * 60_000_000),
+        price: PriceRule::First,
+        on_demand_price: on_demand,
+        on_demand_available: None,
+        spot_price,
+        spot_available,
+    };
+    let market = resample(&joined, &cut)
+        .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+        .or_exit(Exit::BadInput)?;
+    let file = path
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let pool = &joined.pool;
+    let parts = [&pool.machine, &pool.zone];
+    let own: Vec<&str> = parts
+        .into_iter()
+        .map(String::as_str)
+        .filter(|part| !part.is_empty() && !file.contains(part))
+        .collect();
+    Ok(Recorded {
+        name: if own.is_empty() {
+            file
+        } else {
+            format!("{file} {}", own.join(" "))
+        },
+        market,
+        dated: joined.dated,
+        assumed,
+    })
+}

@@ -1,0 +1,135 @@
+//! Machines come and go as a recorded market has it: the same bytes, on time, and nothing is left over.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::run::{Cluster, Places, Sandbox, assert_same};
+use super::sandbox::Method;
+
+/// Jobs that live long enough to lose machines.
+const FEW: &[Method] = &[
+    (
+        "lora",
+        r#"method = "lora", rank = 4, targets = "all-linear""#,
+        800,
+    ),
+    ("bottleneck", r#"method = "bottleneck", size = 5"#, 800),
+    ("bitfit", r#"method = "bitfit""#, 900),
+];
+
+/// The same, long enough for twenty.
+const LONG: &[Method] = &[
+    (
+        "lora",
+        r#"method = "lora", rank = 4, targets = "all-linear""#,
+        2400,
+    ),
+    (
+        "dora",
+        r#"method = "lora", rank = 3, dora = true, targets = ["q_proj", "down_proj"]"#,
+        1800,
+    ),
+    ("ia3", r#"method = "ia3""#, 2000),
+    ("bottleneck", r#"method = "bottleneck", size = 5"#, 2000),
+    ("prompt", r#"method = "prompt", tokens = 4"#, 2400),
+    ("bitfit", r#"method = "bitfit""#, 3000),
+];
+
+/// A minute a value: one taken, two at once, all, and back.
+const TRACE: &str = "3, 3, 2, 3, 1, 3, 3, 0, 3, 2, 1, 3";
+
+/// What it took.
+struct Borne {
+    reclaims: usize,
+    told: usize,
+    /// Most machines that were taken within a second.
+    at_once: usize,
+    recoveries: u64,
+    seconds: f64,
+}
+
+/// Starts a cluster whose machines follow the trace, trains, and compares.
+fn through(methods: &[Method], seconds_a_slot: u64, least: usize) -> Borne {
+    let sandbox = Sandbox::of(methods);
+    let wanted = sandbox.alone();
+    let trace = format!("{{\"metadata\": {{\"gap_seconds\": 60}}, \"data\": [{TRACE}]}}");
+    sandbox.write("trace.json", &trace);
+    let places = Places {
+        replicas: 3,
+        ..Places::free(0)
+    };
+    let market = format!(
+        "[market]\nprovider = \"replay\"\ntrace = \"trace.json\"\ntrace_slot_minutes = 1\nspeed = {}\n\
+         notice_ms = 2500\nabrupt_per_mille = 400\nseed = 3\npolicy = \"maximal\"\nslot_seconds = 3\nmost = 3\n\
+         deadline_minutes = 60\nboot_seconds = 60\ngrace_seconds = 10\nrest_seconds = 2\nhysteresis = 1\nlook_ms = 200\n",
+        60 / seconds_a_slot
+    );
+    sandbox.write("cluster.toml", &(places.file(1) + &market));
+    let begin = Instant::now();
+    let up = sandbox.command(&["up", "--quiet"]);
+    let mut cluster =
+        Cluster::without_nodes(&sandbox, vec![("up", up)], |words| sandbox.command(words));
+    cluster.submit();
+    let adapters = cluster.adapters();
+    let seconds = begin.elapsed().as_secs_f64();
+    assert_same(&adapters, &wanted);
+    // No work: no machine, and no doubt about any.
+    cluster.until("all machines are given up", |cluster| {
+        let told = cluster.json(&["market", "orphans"])?;
+        let none = |key: &str| told[key].as_array().is_some_and(Vec::is_empty);
+        (none("held") && none("unclaimed") && none("missing") && told["listed"] == 0).then_some(())
+    });
+    let jobs = cluster.jobs().unwrap();
+    let recoveries = jobs
+        .iter()
+        .filter_map(|job| job["recoveries"].as_u64())
+        .sum();
+    let text = fs::read_to_string(sandbox.path().join(".spotmux/market/reclaims.jsonl"));
+    let lines: Vec<Value> = text
+        .unwrap_or_default()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let at = |line: &Value| line["at"].as_u64().unwrap();
+    let together = |line: &Value| {
+        let own = at(line);
+        lines
+            .iter()
+            .filter(|other| at(other).abs_diff(own) < 1_000_000)
+            .count()
+    };
+    let borne = Borne {
+        reclaims: lines.len(),
+        told: lines.iter().filter(|line| line["told"] == true).count(),
+        at_once: lines.iter().map(together).max().unwrap_or(0),
+        recoveries,
+        seconds,
+    };
+    println!(
+        "{} reclaims, {} of them with a notice, at most {} at once; {} recoveries; {:.0} s",
+        borne.reclaims, borne.told, borne.at_once, borne.recoveries, borne.seconds
+    );
+    assert!(
+        borne.reclaims >= least,
+        "{} reclaims\n{}",
+        borne.reclaims,
+        cluster.logs()
+    );
+    assert!(begin.elapsed() < Duration::from_secs(3600), "on time");
+    borne
+}
+
+#[test]
+fn machines_that_a_market_takes_change_no_bit() {
+    through(FEW, 3, 4);
+}
+
+#[test]
+#[ignore = "takes minutes: twenty reclaims; cargo test -p spotmux --test cluster -- --ignored twenty_reclaims --nocapture"]
+fn twenty_reclaims_with_and_without_a_notice_change_no_bit() {
+    let borne = through(LONG, 3, 20);
+    assert!(borne.told > 0 && borne.told < borne.reclaims, "both kinds");
+    assert!(borne.at_once >= 2, "two at once");
+}

@@ -1,0 +1,173 @@
+//! Asks the coordinator: regularly what there is, and what the broker wants of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::Addr;
+use shared::net::client::{Client, ClientError};
+use shared::net::credential::Credential;
+use shared::net::endpoint::Endpoint;
+use shared::net::renew;
+use shared::wire::request::{JobRef, RefusalCode, Reply, Request};
+use shared::wire::view::{JobView, NodeHealth, NodeView};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::market::MarketActor;
+use super::messages::{Ask, Heard};
+use super::settings::MarketSettings;
+use crate::broker::Event;
+use crate::broker::told::{JobTold, NodeTold};
+
+/// Works until nobody listens.
+pub(super) async fn run(
+    settings: MarketSettings,
+    endpoint: Arc<Endpoint>,
+    mut asks: mpsc::Receiver<Ask>,
+    actor: Addr<MarketActor>,
+) {
+    let mut due = interval(settings.look);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut client: Option<Client> = None;
+    loop {
+        let ask = tokio::select! {
+            ask = asks.recv() => match ask {
+                None => return,
+                ask => ask,
+            },
+            _ = due.tick() => None,
+        };
+        let patience = settings.patience;
+        let outcome = match within(patience, connected(&mut client, &endpoint, &settings)).await {
+            Err(error) => Err(error),
+            Ok(client) => match ask {
+                Some(ask) => within(patience, order(client, ask)).await.map(|()| None),
+                None => within(patience, look(client, &endpoint, &settings))
+                    .await
+                    .map(Some),
+            },
+        };
+        let event = match outcome {
+            Ok(None) => continue,
+            Ok(Some(event)) => event,
+            Err(error) => {
+                tracing::debug!(%error, "the coordinator is not reached");
+                client = None;
+                Event::Unheard
+            }
+        };
+        if actor.send(Heard(event)).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn within<T>(
+    patience: Duration,
+    work: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, ClientError> {
+    match timeout(patience, work).await {
+        Ok(done) => done,
+        Err(_) => Err(ClientError::Net(shared::net::fault::NetError::Lost {
+            reason: format!("no answer within {} s", patience.as_secs()),
+        })),
+    }
+}
+
+async fn connected<'a>(
+    client: &'a mut Option<Client>,
+    endpoint: &Endpoint,
+    settings: &MarketSettings,
+) -> Result<&'a Client, ClientError> {
+    if client.is_none() {
+        let fresh = Client::connect(endpoint, settings.coordinator).await?;
+        return Ok(client.insert(fresh));
+    }
+    Ok(client.as_ref().expect("it was just found"))
+}
+
+/// Nodes and jobs; the certificate is made anew when its time has come.
+async fn look(
+    client: &Client,
+    endpoint: &Endpoint,
+    settings: &MarketSettings,
+) -> Result<Event, ClientError> {
+    if let Ok(held) = Credential::load(&settings.credential)
+        && renew::until_renewal(&held, (settings.clock)()).is_zero()
+    {
+        match renew::renew(client, endpoint, &held, &settings.credential).await {
+            Ok(_) => tracing::info!("certificate renewed"),
+            Err(error) => tracing::warn!(%error, "certificate not renewed"),
+        }
+    }
+    let nodes = match client.request(&Request::Nodes).await? {
+        Reply::Nodes(nodes) => nodes,
+        other => return Err(unfitting("Nodes", &other)),
+    };
+    let jobs = match client.request(&Request::Jobs).await? {
+        Reply::Jobs(jobs) => jobs,
+        other => return Err(unfitting("Jobs", &other)),
+    };
+    Ok(Event::Cluster {
+        nodes: nodes.iter().map(node).collect(),
+        jobs: jobs.iter().map(job).collect(),
+    })
+}
+
+fn unfitting(request: &'static str, reply: &Reply) -> ClientError {
+    ClientError::Unfitting {
+        request,
+        reply: format!("{reply:?}"),
+    }
+}
+
+async fn order(client: &Client, ask: Ask) -> Result<(), ClientError> {
+    let request = match &ask {
+        Ask::Drain(node) => Request::Drain {
+            node: node.clone(),
+            undo: false,
+        },
+        Ask::Undrain(node) => Request::Drain {
+            node: node.clone(),
+            undo: true,
+        },
+        Ask::Pause(job) => Request::Pause(JobRef::Id(*job)),
+    };
+    match client.request(&request).await {
+        Ok(_) => Ok(()),
+        // It is asked again while it is wanted.
+        Err(ClientError::Refused(refusal)) => {
+            // There is no such node any more, it is done already, or nothing can take the work yet.
+            let usual = matches!(
+                refusal.code,
+                RefusalCode::NotFound | RefusalCode::Conflict | RefusalCode::NoCapacity
+            );
+            if !usual {
+                tracing::warn!(?ask, %refusal, "the coordinator refuses");
+            }
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn node(view: &NodeView) -> NodeTold {
+    NodeTold {
+        name: view.name.clone(),
+        alive: view.health != NodeHealth::Lost,
+        draining: view.health == NodeHealth::Draining,
+        holds: view.holds.is_some(),
+    }
+}
+
+fn job(view: &JobView) -> JobTold {
+    use shared::life::JobState;
+    JobTold {
+        id: view.id,
+        ended: view.state.is_final(),
+        paused: view.state == JobState::Paused,
+        step: view.step,
+        total_steps: view.total_steps,
+        tokens: view.tokens,
+    }
+}

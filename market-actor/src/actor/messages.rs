@@ -1,0 +1,32 @@
+//! What the parts tell each other.
+
+use actix::Message;
+use shared::ids::{JobId, NodeName};
+
+use crate::broker::Event;
+use crate::provider::Want;
+
+/// Something happened. The sender waits while the mailbox is full: who looks at a provider or a coordinator looks less often.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Heard(pub(super) Event);
+
+/// The process is to end; machines stay as they are.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Stop;
+
+/// A call of the provider. One that finds no room is dropped: lists show what came of it, and it is asked again.
+#[derive(Debug)]
+pub(super) enum Order {
+    Acquire(Want),
+    Release(String),
+}
+
+/// A request to the coordinator. One that finds no room is dropped: it is asked again.
+#[derive(Debug)]
+pub(super) enum Ask {
+    Drain(NodeName),
+    Undrain(NodeName),
+    Pause(JobId),
+}

@@ -1,0 +1,106 @@
+//! One machine in custody.
+
+use serde::{Deserialize, Serialize};
+use shared::ids::NodeName;
+use shared::units::Micros;
+
+use super::record::Open;
+use crate::provider::Want;
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Asked for; no answer yet.
+    Asked {
+        /// When.
+        since: Micros,
+    },
+    /// Granted; its node has not joined.
+    Booting {
+        /// Since when.
+        since: Micros,
+    },
+    /// Its node serves.
+    Serving {
+        /// Since when.
+        since: Micros,
+    },
+    /// It will be taken.
+    Leaving {
+        /// When that was said.
+        since: Micros,
+        /// When it ends.
+        until: Micros,
+    },
+    /// It was told to end.
+    Releasing {
+        /// When first.
+        since: Micros,
+        /// When last.
+        told: Micros,
+        /// Whether it was said aloud that it does not.
+        alarmed: bool,
+    },
+}
+
+/// What is known of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// What was asked for.
+    pub want: Want,
+    /// The provider's name for it, once that is known.
+    pub id: Option<String>,
+    /// The node that it is.
+    pub node: NodeName,
+    /// How far it is.
+    pub stage: Stage,
+    /// Lists in a row that did not show it.
+    pub missed: u32,
+    /// Whether its node has joined at some time.
+    pub served: bool,
+    /// Whether its provider said that it may be taken.
+    pub at_risk: bool,
+}
+
+impl Held {
+    pub(super) fn asked(want: Want, now: Micros) -> Self {
+        Self {
+            node: want.token.clone(),
+            want,
+            id: None,
+            stage: Stage::Asked { since: now },
+            missed: 0,
+            served: false,
+            at_risk: false,
+        }
+    }
+
+    /// From a record: all bounds begin anew.
+    pub(super) fn resumed(open: Open, now: Micros) -> Self {
+        let stage = match (open.releasing, &open.id) {
+            (true, _) => Stage::Releasing {
+                since: now,
+                // Told again at the first tick.
+                told: Micros(0),
+                alarmed: false,
+            },
+            (false, Some(_)) => Stage::Booting { since: now },
+            (false, None) => Stage::Asked { since: now },
+        };
+        Self {
+            stage,
+            id: open.id,
+            ..Self::asked(open.want, now)
+        }
+    }
+
+    /// Whether it counts for a job: it is not on its way out.
+    #[must_use]
+    pub const fn stands(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Asked { .. } | Stage::Booting { .. } | Stage::Serving { .. }
+        )
+    }
+}

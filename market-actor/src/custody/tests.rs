@@ -1,0 +1,349 @@
+//! A custody against providers that answer late, twice, wrongly or not at all.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::market::Pool;
+use crate::provider::Kind;
+
+pub(crate) fn name(text: &str) -> NodeName {
+    NodeName::new(text).expect("a plain word is a name")
+}
+
+pub(crate) fn want(token: &str) -> Want {
+    Want {
+        token: name(token),
+        pool: Pool {
+            provider: "test".into(),
+            region: String::new(),
+            zone: String::new(),
+            machine: "m".into(),
+        },
+        kind: Kind::Spot,
+    }
+}
+
+pub(crate) fn machine(id: &str, token: Option<&str>) -> Machine {
+    Machine {
+        id: id.into(),
+        token: token.map(name),
+        kind: Kind::Spot,
+        state: MachineState::Running,
+        node: None,
+    }
+}
+
+const S: u64 = 1_000_000;
+
+fn bounds() -> Bounds {
+    Bounds {
+        lost: Micros(30 * S),
+        boot: Micros(60 * S),
+        again: Micros(10 * S),
+        alarm: Micros(40 * S),
+    }
+}
+
+fn fresh() -> Custody {
+    Custody::resumed(&[], bounds(), Micros(120 * S), Micros(0))
+}
+
+fn unsure() -> ProviderError {
+    ProviderError::Unsure {
+        provider: "test".into(),
+        call: "acquire".into(),
+        why: "no answer within 5 s".into(),
+    }
+}
+
+fn answered(custody: &mut Custody, token: &str, id: &str, at: u64) -> Vec<Effect> {
+    let event = Event::Answered {
+        token: name(token),
+        answer: Ok(machine(id, Some(token))),
+    };
+    custody.step(event, Micros(at * S))
+}
+
+#[test]
+fn cu_1_the_record_comes_before_the_call() {
+    let mut custody = fresh();
+    let effects = custody.step(Event::Acquire(want("a")), Micros(0));
+    assert!(matches!(
+        effects[..],
+        [Effect::Record(Entry::Asked { .. }), Effect::Acquire(_)]
+    ));
+    // The same token is the same request.
+    assert_eq!(custody.step(Event::Acquire(want("a")), Micros(1)), []);
+    answered(&mut custody, "a", "i-1", 1);
+    let release = Event::Release {
+        token: name("a"),
+        cause: "dear".into(),
+    };
+    let effects = custody.step(release, Micros(2 * S));
+    assert!(matches!(
+        effects[..],
+        [
+            Effect::Record(Entry::Releasing { .. }),
+            Effect::Release { .. }
+        ]
+    ));
+}
+
+#[test]
+fn a_lost_answer_is_looked_up_and_given_up_only_when_no_list_shows_it() {
+    let mut custody = fresh();
+    for token in ["a", "b"] {
+        custody.step(Event::Acquire(want(token)), Micros(0));
+        let event = Event::Answered {
+            token: name(token),
+            answer: Err(unsure()),
+        };
+        assert_eq!(custody.step(event, Micros(5 * S)), []);
+    }
+    // a was made, b was not.
+    let shown = || Event::Listed(vec![machine("i-1", Some("a"))]);
+    let effects = custody.step(shown(), Micros(6 * S));
+    assert!(matches!(&effects[..], [Effect::Record(Entry::Granted { id, .. })] if id == "i-1"));
+    custody.step(shown(), Micros(20 * S));
+    assert!(custody.held().contains_key(&name("b")), "it is too early");
+    let effects = custody.step(shown(), Micros(31 * S));
+    assert!(
+        matches!(&effects[1], Effect::Lost { token, served: false, .. } if *token == name("b"))
+    );
+    assert!(!custody.held().contains_key(&name("b")));
+    // It comes all the same, late: nobody's.
+    let late = Event::Listed(vec![machine("i-1", Some("a")), machine("i-2", Some("b"))]);
+    let effects = custody.step(late, Micros(90 * S));
+    assert!(matches!(&effects[..], [Effect::Release { id, .. }] if id == "i-2"));
+}
+
+#[test]
+fn cu_2_a_machine_that_never_joins_is_released_until_it_is_gone() {
+    let mut custody = fresh();
+    custody.step(Event::Acquire(want("a")), Micros(0));
+    answered(&mut custody, "a", "i-1", 1);
+    assert_eq!(custody.step(Event::Tick, Micros(60 * S)), []);
+    let effects = custody.step(Event::Tick, Micros(61 * S));
+    assert!(
+        matches!(&effects[1], Effect::Release { id, .. } if id == "i-1"),
+        "{effects:?}"
+    );
+    assert!(matches!(&effects[2], Effect::Lost { served: false, .. }));
+    // It does not listen.
+    let (mut told, mut alarms) = (0, 0);
+    for at in 62..140 {
+        for effect in custody.step(Event::Tick, Micros(at * S)) {
+            told += u32::from(matches!(effect, Effect::Release { .. }));
+            alarms += u32::from(matches!(effect, Effect::Alarm { .. }));
+        }
+        custody.step(
+            Event::Listed(vec![machine("i-1", Some("a"))]),
+            Micros(at * S),
+        );
+    }
+    assert_eq!((told, alarms), (7, 1));
+    custody.step(Event::Listed(vec![]), Micros(140 * S));
+    let effects = custody.step(Event::Listed(vec![]), Micros(141 * S));
+    assert!(matches!(
+        effects[..],
+        [Effect::Record(Entry::Closed { .. })]
+    ));
+    assert!(custody.is_empty());
+}
+
+#[test]
+fn cu_3_a_second_machine_of_a_token_and_one_of_nobody_are_released_once_a_while() {
+    let mut custody = fresh();
+    custody.step(Event::Acquire(want("a")), Micros(0));
+    answered(&mut custody, "a", "i-1", 1);
+    let shown = || {
+        Event::Listed(vec![
+            machine("i-1", Some("a")),
+            machine("i-2", Some("a")),
+            machine("i-3", None),
+        ])
+    };
+    let effects = custody.step(shown(), Micros(2 * S));
+    assert_eq!(effects.len(), 2, "{effects:?}");
+    assert_eq!(custody.step(shown(), Micros(3 * S)), []);
+    assert_eq!(custody.step(Event::Tick, Micros(12 * S)).len(), 2);
+    assert!(custody.held()[&name("a")].stands());
+}
+
+#[test]
+fn cu_4_a_list_that_lags_loses_nothing_and_two_do() {
+    let mut custody = fresh();
+    custody.step(Event::Acquire(want("a")), Micros(0));
+    answered(&mut custody, "a", "i-1", 1);
+    let joined = BTreeSet::from([name("a")]);
+    let effects = custody.step(Event::Joined(joined), Micros(2 * S));
+    assert_eq!(effects, [Effect::Ready(name("a"))]);
+    assert_eq!(custody.step(Event::Listed(vec![]), Micros(3 * S)), []);
+    custody.step(
+        Event::Listed(vec![machine("i-1", Some("a"))]),
+        Micros(4 * S),
+    );
+    custody.step(Event::Listed(vec![]), Micros(5 * S));
+    let effects = custody.step(Event::Listed(vec![]), Micros(6 * S));
+    assert!(
+        matches!(&effects[1], Effect::Lost { served: true, .. }),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn a_notice_makes_a_machine_leave_and_a_risk_does_not() {
+    let mut custody = fresh();
+    custody.step(Event::Acquire(want("a")), Micros(0));
+    answered(&mut custody, "a", "i-1", 1);
+    let signal = |certainty| {
+        Event::Signal(Signal {
+            id: "i-1".into(),
+            certainty,
+            deadline: None,
+            cause: "capacity".into(),
+        })
+    };
+    let effects = custody.step(signal(Certainty::Risk), Micros(2 * S));
+    assert!(matches!(effects[..], [Effect::AtRisk { .. }]));
+    assert_eq!(custody.step(signal(Certainty::Risk), Micros(3 * S)), []);
+    assert!(custody.held()[&name("a")].stands());
+    let effects = custody.step(signal(Certainty::Notice), Micros(4 * S));
+    let deadline = Micros(124 * S);
+    assert!(matches!(&effects[..], [Effect::Leaving { deadline: at, .. }] if *at == deadline));
+    assert_eq!(custody.step(signal(Certainty::Notice), Micros(5 * S)), []);
+    assert_eq!(custody.standing().count(), 0);
+    // It outlives its notice: told to end, so that it does not cost for nothing.
+    let effects = custody.step(Event::Tick, Micros(134 * S));
+    assert!(matches!(effects[1], Effect::Release { .. }));
+}
+
+#[test]
+fn a_restart_finds_what_was_asked_for_granted_and_released() {
+    let mut custody = fresh();
+    let mut kept = Vec::new();
+    let mut note = |effects: Vec<Effect>| {
+        kept.extend(effects.into_iter().filter_map(|effect| match effect {
+            Effect::Record(entry) => Some(entry),
+            _ => None,
+        }));
+    };
+    for token in ["a", "b", "c"] {
+        note(custody.step(Event::Acquire(want(token)), Micros(0)));
+    }
+    note(answered(&mut custody, "b", "i-2", 1));
+    note(answered(&mut custody, "c", "i-3", 1));
+    let release = Event::Release {
+        token: name("c"),
+        cause: "dear".into(),
+    };
+    note(custody.step(release, Micros(2 * S)));
+    let mut again = Custody::resumed(&kept, bounds(), Micros(120 * S), Micros(20 * S));
+    assert_eq!(again.held().len(), 3);
+    let effects = again.step(Event::Tick, Micros(20 * S));
+    assert!(
+        matches!(&effects[..], [Effect::Release { id, .. }] if id == "i-3"),
+        "{effects:?}"
+    );
+    let shown = vec![machine("i-1", Some("a")), machine("i-2", Some("b"))];
+    again.step(Event::Listed(shown.clone()), Micros(21 * S));
+    again.step(Event::Listed(shown), Micros(22 * S));
+    let left: Vec<&str> = again.held().keys().map(NodeName::as_str).collect();
+    assert_eq!(left, ["a", "b"]);
+}
+
+/// What a provider does with a call, drawn.
+#[derive(Clone, Copy, Debug)]
+enum Mood {
+    Honest,
+    /// It does it and does not say so.
+    Silent,
+    /// It says nothing and does nothing.
+    Dead,
+    /// It makes two.
+    Double,
+    /// It has none.
+    Empty,
+}
+
+fn mood() -> impl Strategy<Value = Mood> {
+    prop_oneof![
+        Just(Mood::Honest),
+        Just(Mood::Silent),
+        Just(Mood::Dead),
+        Just(Mood::Double),
+        Just(Mood::Empty)
+    ]
+}
+
+proptest! {
+    /// Whatever a provider does for a while, once it is honest again nothing is left over that custody does not hold.
+    #[test]
+    fn nothing_leaks(
+        moods in prop::collection::vec((mood(), any::<bool>(), any::<bool>()), 1..40),
+    ) {
+        let mut custody = fresh();
+        let mut machines: BTreeMap<String, NodeName> = BTreeMap::new();
+        let (mut made, mut now) = (0u32, 0u64);
+        let mut queue: Vec<Effect> = Vec::new();
+        let rounds = moods.len();
+        let late = std::iter::repeat_n((Mood::Honest, false, false), 200);
+        for (round, (mood, acquires, releases)) in moods.into_iter().chain(late).enumerate() {
+            now += 3 * S;
+            if acquires {
+                queue.extend(custody.step(Event::Acquire(want(&format!("t{round}"))), Micros(now)));
+            }
+            if releases && let Some(token) = custody.held().keys().next().cloned() {
+                let cause = "test".to_owned();
+                queue.extend(custody.step(Event::Release { token, cause }, Micros(now)));
+            }
+            if round == rounds {
+                for token in custody.held().keys().cloned().collect::<Vec<_>>() {
+                    let cause = "the end".to_owned();
+                    queue.extend(custody.step(Event::Release { token, cause }, Micros(now)));
+                }
+            }
+            queue.extend(custody.step(Event::Tick, Micros(now)));
+            if !matches!(mood, Mood::Dead) {
+                let list = machines.iter().map(|(id, token)| machine(id, Some(token.as_str())));
+                queue.extend(custody.step(Event::Listed(list.collect()), Micros(now)));
+            }
+            for effect in std::mem::take(&mut queue) {
+                match effect {
+                    Effect::Acquire(want) => {
+                        let mut make = || {
+                            made += 1;
+                            let id = format!("i-{made}");
+                            machines.insert(id.clone(), want.token.clone());
+                            id
+                        };
+                        let answer = match mood {
+                            Mood::Honest => Ok(machine(&make(), Some(want.token.as_str()))),
+                            Mood::Double => {
+                                make();
+                                Ok(machine(&make(), Some(want.token.as_str())))
+                            }
+                            Mood::Silent => {
+                                make();
+                                Err(unsure())
+                            }
+                            Mood::Dead => Err(unsure()),
+                            Mood::Empty => Err(ProviderError::NoCapacity {
+                                provider: "test".into(),
+                                why: "none".into(),
+                            }),
+                        };
+                        let token = want.token;
+                        queue.extend(custody.step(Event::Answered { token, answer }, Micros(now)));
+                    }
+                    Effect::Release { id, .. } if !matches!(mood, Mood::Dead) => {
+                        machines.remove(&id);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        prop_assert!(custody.is_empty(), "{:?}", custody.held());
+        prop_assert!(machines.is_empty(), "{machines:?}");
+    }
+}

@@ -1,0 +1,244 @@
+//! What would be done if something happened: sentences about a market, and the market in which they are true.
+//!
+//! | sentence | from now on |
+//! | --- | --- |
+//! | `zone Z vanishes` | no spot in zone Z (`every zone` in all) |
+//! | `zone Z has N machines` | at most N spot machines there |
+//! | `price doubles`, `price times F` | spot costs so much more |
+//! | `on-demand runs out` | no on-demand machine |
+//!
+//! Each may end in `now`, and in `for N slots`; without the latter it lasts.
+
+use serde::{Deserialize, Serialize};
+use shared::units::MicroUsd;
+use thiserror::Error;
+
+use crate::admission::{self, Inadmissible};
+use crate::market::Market;
+
+/// What happens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// No more than so many spot machines, in a zone or in all.
+    Capacity {
+        /// Which zone; nothing for all.
+        zone: Option<String>,
+        /// At most.
+        most: u32,
+    },
+    /// Spot costs so many times as much.
+    Price {
+        /// Factor.
+        factor: f64,
+    },
+    /// No on-demand machine can be had.
+    NoOnDemand,
+}
+
+/// What happens, and for how long.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scenario {
+    /// What.
+    pub change: Change,
+    /// For so many slots; nothing for good.
+    pub slots: Option<u32>,
+}
+
+/// Why a sentence is none.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum ScenarioError {
+    /// Not understood.
+    #[error(
+        "{text:?} is not understood: write \"zone Z vanishes\", \"every zone vanishes\", \"zone Z has N machines\", \"price \
+         doubles\", \"price times F\" or \"on-demand runs out\", each with \"now\" and \"for N slots\" if wanted"
+    )]
+    Unknown {
+        /// The sentence.
+        text: String,
+    },
+    /// Not a number that can be.
+    #[error("{word:?} in {text:?} is no number from {least} on")]
+    Number {
+        /// The sentence.
+        text: String,
+        /// The word.
+        word: String,
+        /// Least that it may be.
+        least: &'static str,
+    },
+    /// No such zone.
+    #[error(transparent)]
+    Zone(#[from] Inadmissible),
+}
+
+impl Scenario {
+    /// Reads a sentence.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn of(text: &str) -> Result<Self, ScenarioError> {
+        let lower = text.trim().trim_end_matches('.').to_lowercase();
+        let mut words: Vec<&str> = lower.split_whitespace().collect();
+        let number = |word: &str| -> Result<u32, ScenarioError> {
+            let parsed = word.parse::<u32>().ok();
+            parsed.ok_or_else(|| ScenarioError::Number {
+                text: text.to_owned(),
+                word: word.to_owned(),
+                least: "0",
+            })
+        };
+        let mut slots = None;
+        if let [rest @ .., "for", count, "slot" | "slots"] = &words[..] {
+            slots = Some(number(count)?);
+            words = rest.to_vec();
+        }
+        if let [rest @ .., "now"] = &words[..] {
+            words = rest.to_vec();
+        }
+        let change = match &words[..] {
+            ["zone", zone, "vanishes"] => Change::Capacity {
+                zone: Some((*zone).to_owned()),
+                most: 0,
+            },
+            ["every", "zone", "vanishes"] => Change::Capacity {
+                zone: None,
+                most: 0,
+            },
+            ["zone", zone, "has", count, "machine" | "machines"] => Change::Capacity {
+                zone: Some((*zone).to_owned()),
+                most: number(count)?,
+            },
+            ["price", "doubles"] => Change::Price { factor: 2.0 },
+            ["price", "times", factor] => {
+                let parsed = factor.parse::<f64>().ok();
+                let factor = parsed.filter(|f| f.is_finite() && *f >= 0.0);
+                let factor = factor.ok_or_else(|| ScenarioError::Number {
+                    text: text.to_owned(),
+                    word: words[2].to_owned(),
+                    least: "0",
+                })?;
+                Change::Price { factor }
+            }
+            ["on-demand", "runs", "out"] => Change::NoOnDemand,
+            _ => {
+                return Err(ScenarioError::Unknown {
+                    text: text.to_owned(),
+                });
+            }
+        };
+        Ok(Self { change, slots })
+    }
+
+    /// Makes it true in markets from their slot `at` on.
+    ///
+    /// # Errors
+    /// When it names a zone that none of them is.
+    pub fn apply(&self, markets: &mut [Market], at: usize) -> Result<(), ScenarioError> {
+        let only = match &self.change {
+            Change::Capacity {
+                zone: Some(zone), ..
+            } => {
+                let names = |market: &Market| {
+                    let pool = &market.pool;
+                    let name = if pool.zone.is_empty() {
+                        &pool.machine
+                    } else {
+                        &pool.zone
+                    };
+                    name.to_lowercase()
+                };
+                let known: Vec<String> = markets.iter().map(names).collect();
+                Some(admission::zone(zone, &known)?)
+            }
+            _ => None,
+        };
+        for (number, market) in markets.iter_mut().enumerate() {
+            if only.is_some_and(|only| only != number) {
+                continue;
+            }
+            let length = market.slots.len();
+            let end = self.slots.map_or(length, |slots| {
+                at.saturating_add(slots as usize).min(length)
+            });
+            for slot in &mut market.slots[at.min(end)..end] {
+                match &self.change {
+                    Change::Capacity { most, .. } => {
+                        slot.spot_available = slot.spot_available.min(*most);
+                    }
+                    Change::Price { factor } => {
+                        let price = slot.spot_price.0 as f64 * factor;
+                        slot.spot_price = MicroUsd(price.round() as u64);
+                    }
+                    Change::NoOnDemand => slot.on_demand_available = Some(0),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::episode::tests::market;
+
+    fn zone(name: &str) -> Market {
+        let mut market = market(&[(0.3, 6); 5], 1.0);
+        market.pool.zone = name.into();
+        market
+    }
+
+    #[test]
+    fn sentences_are_read() {
+        let of = |text| Scenario::of(text).expect("it is one");
+        assert_eq!(
+            of("zone us-east-1a vanishes now"),
+            Scenario {
+                change: Change::Capacity {
+                    zone: Some("us-east-1a".into()),
+                    most: 0
+                },
+                slots: None
+            }
+        );
+        assert_eq!(of("Price doubles now for 3 slots").slots, Some(3));
+        assert_eq!(of("price times 1.5").change, Change::Price { factor: 1.5 });
+        assert_eq!(of("on-demand runs out.").change, Change::NoOnDemand);
+        assert_eq!(
+            of("zone 1a has 2 machines for 1 slot").change,
+            Change::Capacity {
+                zone: Some("1a".into()),
+                most: 2
+            }
+        );
+        assert!(matches!(
+            Scenario::of("the sky falls"),
+            Err(ScenarioError::Unknown { .. })
+        ));
+        assert!(matches!(
+            Scenario::of("price times -1"),
+            Err(ScenarioError::Number { .. })
+        ));
+    }
+
+    #[test]
+    fn only_what_is_said_changes() {
+        let before = [zone("us-east-1a"), zone("us-west-2b")];
+        let mut after = before.clone();
+        let gone = Scenario::of("zone 1a vanishes for 2 slots").expect("it is one");
+        gone.apply(&mut after, 1).expect("it is there");
+        let left: Vec<u32> = after[0].slots.iter().map(|s| s.spot_available).collect();
+        assert_eq!(left, [6, 0, 0, 6, 6]);
+        assert_eq!(after[1], before[1]);
+        let unknown = Scenario::of("zone 9z vanishes").expect("it is one");
+        assert!(unknown.apply(&mut after, 1).is_err());
+        let dear = Scenario::of("price times 3").expect("it is one");
+        dear.apply(&mut after, 4).expect("it names no zone");
+        assert_eq!(
+            after[1].slots[4].spot_price.0,
+            3 * before[1].slots[4].spot_price.0
+        );
+        assert_eq!(after[1].slots[3], before[1].slots[3]);
+    }
+}
