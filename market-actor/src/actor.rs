@@ -2,9 +2,9 @@
 //!
 //! | file | |
 //! | --- | --- |
-//! | [`market`] | the actor: events to the broker, its effects performed |
-//! | [`hands`] | asks the provider, each call within a bound |
-//! | [`line`] | asks the coordinator; keeps the certificate fresh |
+//! | `market` | the actor: events to the broker, its effects performed |
+//! | `hands` | asks the provider, each call within a bound |
+//! | `line` | asks the coordinator; keeps the certificate fresh |
 //! | [`journal`] | the record of machines, synced; what was decided |
 
 mod error;

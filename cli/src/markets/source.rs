@@ -110,23 +110,7 @@ fn recorded(
             values.sort_unstable();
             values[values.len() / 2]
         });
-    let on_demand = match (args.on_demand, &pool.on_demand_price, median) {
-        (Some(price), _, _) => dollars("on-demand", price)?,
-        // The one of the file is used slot by slot.
-        (None, Some(_), _) => MicroUsd(0),
-        (None, None, Some(median)) => {
-            let price = MicroUsd((median.dollars() / SPOT_SHARE * 1e6).round() as u64);
-            let dollars = price.dollars();
-            assumed.push(format!(
-                "on demand costs {dollars:.3} USD an hour, the median spot price over {SPOT_SHARE}: --on-demand sets it"
-            ));
-            price
-        }
-        (None, None, None) => {
-            assumed.push("on demand costs 1 USD an hour: --on-demand sets it".to_owned());
-            MicroUsd(1_000_000)
-        }
-    };
+    let on_demand = on_demand(args, pool, median, &mut assumed)?;
     let joined = match &priced {
         Some(prices) => {
             let scale = match args.prices_on_demand {
@@ -193,5 +177,31 @@ fn recorded(
         market,
         dated: joined.dated,
         assumed,
+    })
+}
+
+/// What a machine on demand costs for an hour; 0 where the file says it, slot by slot.
+fn on_demand(
+    args: &MarketTraceArgs,
+    pool: &Observed,
+    median: Option<MicroUsd>,
+    assumed: &mut Vec<String>,
+) -> Result<MicroUsd, Failure> {
+    Ok(match (args.on_demand, &pool.on_demand_price, median) {
+        (Some(price), _, _) => dollars("on-demand", price)?,
+        // The one of the file is used slot by slot.
+        (None, Some(_), _) => MicroUsd(0),
+        (None, None, Some(median)) => {
+            let price = MicroUsd((median.dollars() / SPOT_SHARE * 1e6).round() as u64);
+            let dollars = price.dollars();
+            assumed.push(format!(
+                "on demand costs {dollars:.3} USD an hour, the median spot price over {SPOT_SHARE}: --on-demand sets it"
+            ));
+            price
+        }
+        (None, None, None) => {
+            assumed.push("on demand costs 1 USD an hour: --on-demand sets it".to_owned());
+            MicroUsd(1_000_000)
+        }
     })
 }

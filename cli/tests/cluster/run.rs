@@ -81,6 +81,8 @@ pub(crate) struct Cluster<'a> {
     processes: Vec<Child>,
     /// Makes a command that reaches the coordinator.
     inside: Box<Inside<'a>>,
+    /// Longest wait for anything.
+    pub(crate) patience: Duration,
 }
 
 impl<'a> Cluster<'a> {
@@ -134,6 +136,7 @@ impl<'a> Cluster<'a> {
             sandbox,
             processes: Vec::new(),
             inside: Box::new(inside),
+            patience: PATIENCE,
         };
         for (name, command) in commands {
             cluster.add(name, command);
@@ -172,7 +175,7 @@ impl<'a> Cluster<'a> {
             }
             let mut processes = self.processes.iter_mut();
             let ended = processes.find_map(|process| process.try_wait().unwrap());
-            if ended.is_some() || begin.elapsed() > PATIENCE {
+            if ended.is_some() || begin.elapsed() > self.patience {
                 panic!(
                     "{what}: not within {:?}, ended {ended:?}\n{}",
                     begin.elapsed(),

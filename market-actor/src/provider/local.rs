@@ -162,7 +162,7 @@ impl Local {
 
     async fn start(&mut self, want: &Want) -> io::Result<Machine> {
         let token = &want.token;
-        if let Some((_, _)) = self.process(token.as_str()) {
+        if self.process(token.as_str()).is_some() {
             return Ok(self.machine(want));
         }
         self.keep(&Kept {
