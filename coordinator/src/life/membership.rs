@@ -210,7 +210,11 @@ impl Membership {
         }
         let known = self.nodes.get(&node);
         let same = known.is_some_and(|known| known.hello.incarnation == hello.incarnation);
-        if let Some(other) = known.filter(|known| known.link.is_some() && !same) {
+        let stays = |known: &&Node| {
+            let released = known.leaving.is_some_and(|leaving| leaving.released);
+            known.link.is_some() && !released
+        };
+        if let Some(other) = known.filter(stays).filter(|_| !same) {
             return Err(Unwelcome::Taken {
                 node,
                 age: now.since(other.heard),

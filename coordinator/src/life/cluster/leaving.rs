@@ -77,10 +77,10 @@ impl Coordinator {
         }
     }
 
-    /// The connection of a node ended: one that was let go, or whose time is over, does not come back.
-    pub(super) fn left(&mut self, name: &NodeName) {
-        let leaving = self.members.get(name).and_then(|node| node.leaving);
-        match leaving {
+    /// A node is not heard any more: one that was let go, or whose time is over, does not come back; whether it is one.
+    pub(super) fn left(&mut self, name: &NodeName) -> bool {
+        let node = self.members.get(name).filter(|node| !node.gone);
+        match node.and_then(|node| node.leaving) {
             Some(leaving) if leaving.released => {
                 self.members.lose(name);
                 self.holding.remove(name);
@@ -90,7 +90,20 @@ impl Coordinator {
             Some(leaving) if self.now.steady >= leaving.until => {
                 self.lose(name, &format!("{}, and its time was over", leaving.cause));
             }
-            _ => {}
+            _ => return false,
+        }
+        true
+    }
+
+    /// Another process says hello under the name of one that was let go.
+    pub(super) fn succeed(&mut self, name: &NodeName, incarnation: u64) {
+        let node = self.members.get(name);
+        let released = node.is_some_and(|node| {
+            let other = node.hello.incarnation != incarnation;
+            other && node.leaving.is_some_and(|leaving| leaving.released)
+        });
+        if released {
+            self.left(name);
         }
     }
 

@@ -115,6 +115,7 @@ impl Coordinator {
             return self.effect(Effect::Deposed { term: hello.term });
         }
         let (name, incarnation, held) = (hello.node.clone(), hello.incarnation, hello.held.clone());
+        self.succeed(&name, incarnation);
         let steady = self.now.steady;
         let (backbone, bounds) = (&self.settings.backbone, &self.settings.bounds);
         let arrival = match self.members.hello(steady, link, hello, backbone, bounds) {
@@ -281,7 +282,9 @@ impl Coordinator {
         for (node, link) in self.members.tick(steady, &bounds) {
             let reason = format!("nothing was heard of it for {}", bounds.heartbeat);
             self.close(link, reason.clone());
-            self.lose(&node, &reason);
+            if !self.left(&node) {
+                self.lose(&node, &reason);
+            }
             let effects = self.relay.lost(&node);
             self.out.effects.extend(effects);
         }

@@ -189,6 +189,11 @@ impl Desk {
         self.orders.remove(&name(node));
     }
 
+    /// Nothing is heard of a node any more, however open its connection looks.
+    pub(super) fn fall_silent(&mut self, node: &str) {
+        self.links.remove(&name(node));
+    }
+
     pub(super) fn tell(&mut self, node: &str, notice: Notice) -> Outcome {
         let link = LinkId(self.links[&name(node)]);
         self.input(Input::Told { link, notice })

@@ -70,6 +70,25 @@ fn cl_8_the_stage_of_a_node_that_leaves_moves_and_then_it_is_let_go() {
 }
 
 #[test]
+fn cl_8_a_process_that_follows_one_that_was_let_go_is_let_in_at_once() {
+    let (mut desk, _) = at_work(1, &["a", "b"]);
+    leaves(&mut desk, "b", 30);
+    assert!(desk.orders("b").contains(&Order::Stop));
+    // The end of its connection was not seen; the next process is there.
+    desk.come("b", 2, None);
+    assert_eq!(told(&desk), ["node_leaving", "node_left"]);
+    leaves(&mut desk, "b", 30);
+    desk.fall_silent("b");
+    desk.pass(10_000);
+    assert_eq!(
+        told(&desk),
+        ["node_leaving", "node_left", "node_leaving", "node_left"],
+        "or never comes"
+    );
+    assert_eq!(seated(&desk), ["a"]);
+}
+
+#[test]
 fn cl_8_without_another_node_its_jobs_are_made_durable_and_wait() {
     let (mut desk, job) = at_work(1, &["a"]);
     forget_orders(&mut desk, &["a"]);
