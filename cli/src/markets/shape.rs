@@ -143,11 +143,11 @@ mod tests {
     fn a_measured_curve_is_read_and_a_bad_line_named() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("h.csv");
-        std::fs::write(&file, "# measured\n1, 1.0\n4,3.0\n").unwrap();
+        fs::write(&file, "# measured\n1, 1.0\n4,3.0\n").unwrap();
         let name = file.display().to_string();
         let shape = &shapes(&args(None, &name)).unwrap()[0].1;
         assert_eq!(shape.throughput.at(4), 3.0);
-        std::fs::write(&file, "1,1\nfour\n").unwrap();
+        fs::write(&file, "1,1\nfour\n").unwrap();
         let failure = shapes(&args(None, &name)).unwrap_err();
         assert!(failure.message().contains(":2:"), "{}", failure.message());
         let absent = shapes(&args(None, "no-such-file")).unwrap_err();
