@@ -10,14 +10,16 @@ use std::time::Duration;
 use coordinator::actor::{BackboneFiles, CoordinatorSettings, Language as Spoken};
 use coordinator::life::placement::{Load, Stages, Weights};
 use coordinator::settings as decisions;
+use gpu_actor::actor::reclaim::Watch;
 use gpu_actor::actor::{Fetch, NodeSettings};
 use gpu_actor::model::{Model, OpenOptions};
+use gpu_actor::reclaim::Cloud;
 use kernels::cpu::Cpu;
 use shared::artifact;
 use shared::config::joining;
 use shared::config::load::Loaded;
 use shared::config::places;
-use shared::config::schema::{self, Node};
+use shared::config::schema::{self, MachineCloud, Node};
 use shared::ids::NodeName;
 use shared::job::Products;
 use shared::net::endpoint::EndpointSettings;
@@ -308,11 +310,32 @@ fn threads(asked: u64, products: Products) -> Result<Cpu, Failure> {
     backbone::cpu_with(asked.map(NonZero::get), products)
 }
 
-/// Ends when the system asks a node to end, with what it tells its coordinator then.
-pub(crate) async fn asked_to_leave(within: Micros) -> Departure {
-    asked_to_end().await;
-    let cause = LeaveCause::Asked;
-    Departure { within, cause }
+/// Ends when the system asks a node to end, or its cloud says that its machine is to be taken; with what it tells its
+/// coordinator then.
+pub(crate) async fn asked_to_leave(within: Micros, cloud: MachineCloud) -> Departure {
+    let reclaimed = async {
+        match reclaim_watch(cloud) {
+            Some(watch) => watch.reclaimed(clock::now).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = asked_to_end() => Departure { within, cause: LeaveCause::Asked },
+        reclaim = reclaimed => {
+            tracing::warn!(within = %reclaim.within, cause = reclaim.cause, "this machine is to be taken");
+            Departure { within: reclaim.within, cause: LeaveCause::Reclaimed }
+        }
+    }
+}
+
+fn reclaim_watch(cloud: MachineCloud) -> Option<Watch> {
+    let cloud = match cloud {
+        MachineCloud::None => return None,
+        MachineCloud::Aws => Cloud::Aws,
+        MachineCloud::Gcp => Cloud::Gcp,
+        MachineCloud::Azure => Cloud::Azure,
+    };
+    Some(Watch::of(cloud))
 }
 
 /// Ends when the system asks the process to end; asked again, the process ends at once.

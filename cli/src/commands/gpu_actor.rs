@@ -16,7 +16,8 @@ pub(crate) fn run(args: &GpuActorArgs, settings: &Settings) -> Result<Exit, Fail
             .unwrap_or(&loaded.config.telemetry.log),
     ));
     let told = process::node(&loaded, &args.name, settings)?;
-    let leave = process::asked_to_leave(loaded.config.gpu_actor.leave());
+    let section = &loaded.config.gpu_actor;
+    let leave = process::asked_to_leave(section.leave(), section.cloud);
     gpu_actor::actor::run(told, leave).or_exit(Exit::Internal)?;
     Ok(Exit::Done)
 }

@@ -7,6 +7,21 @@ use serde::{Deserialize, Serialize};
 use super::plan::mib;
 use crate::units::{Bytes, Micros};
 
+/// Whose machines the nodes run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MachineCloud {
+    /// Machines that nobody takes away with a notice, or one's own.
+    #[default]
+    None,
+    /// EC2.
+    Aws,
+    /// Compute Engine.
+    Gcp,
+    /// Azure virtual machines.
+    Azure,
+}
+
 /// What holds for every node that does not say otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -23,6 +38,8 @@ pub struct GpuActorSection {
     pub serve_mib_s: u64,
     /// How long a node that is asked to end stays for its stage to move.
     pub leave_seconds: u64,
+    /// Whose metadata service a node asks whether its machine is to be taken.
+    pub cloud: MachineCloud,
 }
 
 impl GpuActorSection {
@@ -54,6 +71,7 @@ impl Default for GpuActorSection {
             fetch_gib: 64,
             serve_mib_s: 64,
             leave_seconds: 30,
+            cloud: MachineCloud::None,
         }
     }
 }

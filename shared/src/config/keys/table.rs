@@ -207,6 +207,12 @@ pub const KEYS: &[Key] = &[
         "s",
         "a node that is asked to end stays so long for its stage to move; less costs steps that are not durable",
     ),
+    key(
+        "gpu_actor.cloud",
+        Kind::Choice(&["none", "aws", "gcp", "azure"]),
+        "",
+        "a node asks this cloud's metadata service whether its machine is to be taken, and leaves within the notice",
+    ),
     key("node.name", Kind::Name, "", "its certificate bears it"),
     key(
         "node.listen",
