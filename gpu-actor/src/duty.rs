@@ -13,6 +13,7 @@
 
 mod leaving;
 mod post;
+mod refusal;
 mod unheard;
 mod word;
 
@@ -189,11 +190,6 @@ impl Duty {
         }
     }
 
-    fn refuse(&self, reason: String, effects: &mut Vec<Effect>) {
-        let term = self.term;
-        self.tell(Notice::Refused { term, reason }, effects);
-    }
-
     fn obey(&mut self, order: Order, effects: &mut Vec<Effect>) {
         match order {
             Order::Prepare {
@@ -346,38 +342,6 @@ impl Duty {
             replica,
             stage,
         }
-    }
-
-    fn leads(&self, epoch: PlanEpoch) -> bool {
-        let held = self.held.as_ref();
-        held.is_some_and(|(post, _)| post.epoch == epoch && post.leads())
-    }
-
-    fn if_leading(
-        &self,
-        epoch: PlanEpoch,
-        order: &str,
-        effects: &mut Vec<Effect>,
-        effect: impl FnOnce(&Self) -> Effect,
-    ) {
-        if self.leads(epoch) {
-            effects.push(effect(self));
-        } else {
-            self.refuse(self.not_leading(epoch, order), effects);
-        }
-    }
-
-    fn not_leading(&self, epoch: PlanEpoch, order: &str) -> String {
-        let holds = match &self.held {
-            None => "no stage".to_owned(),
-            Some((post, _)) => format!("stage {} of plan {}", post.stage, post.epoch),
-        };
-        format!("{order} is for the first stage of plan {epoch}: this node holds {holds}")
-    }
-
-    fn older(&self, epoch: PlanEpoch) -> String {
-        let held = self.epoch().unwrap_or_default();
-        format!("plan {epoch} is not newer than plan {held}, which this node holds")
     }
 
     fn note(

@@ -27,9 +27,10 @@ impl Coordinator {
         };
         let before = node.leaving;
         let until = now.plus(within);
+        let hurry = now.plus(within.since(reserve));
         node.leaving = Some(Leaving {
             until,
-            hurry: before.map_or(now.plus(Micros(within.0 - reserve.0)), |told| told.hurry),
+            hurry: before.map_or(hurry, |told| told.hurry),
             cause,
             released: false,
         });
