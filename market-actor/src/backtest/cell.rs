@@ -93,10 +93,9 @@ impl Shape {
 /// Slots of a day; 0 when a slot is longer.
 #[must_use]
 pub const fn day(market: &Market) -> u32 {
-    if market.slot.0 == 0 {
-        0
-    } else {
-        (DAY / market.slot.0) as u32
+    match DAY.checked_div(market.slot.0) {
+        Some(slots) => slots as u32,
+        None => 0,
     }
 }
 

@@ -292,7 +292,7 @@ impl Broker {
         };
         let pool = best?.pool.clone();
         self.made += 1;
-        let token = NodeName::new(&format!("m-{}-{}", self.run, self.made)).ok()?;
+        let token = NodeName::new(format!("m-{}-{}", self.run, self.made)).ok()?;
         Some(Want { token, pool, kind })
     }
 

@@ -275,7 +275,7 @@ mod tests {
             assert!(!lost.is_certain(), "{lost}");
             fs::remove_file(&mute).unwrap();
             let found = slurm.acquire(&want("m-1", Kind::Spot)).await.unwrap();
-            assert_eq!(slurm.list().await.unwrap(), [found.clone()]);
+            assert_eq!(slurm.list().await.unwrap(), std::slice::from_ref(&found));
             let offers = slurm.offers().await.unwrap();
             assert_eq!(offers[0].spot_available, Some(3), "two idle, one held");
             let refused = slurm

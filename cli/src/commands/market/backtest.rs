@@ -254,18 +254,21 @@ fn drawn(learned: &Learned, scores: &[Vec<Score>], best: &[Optimum]) -> Summary 
     Summary::of(SELECTION, &own, best)
 }
 
+/// A name, and points of a line.
+type Line = (String, Vec<(f64, f64)>);
+
 /// Mean cost of each policy, and of the optimum, by deadline; the work stays.
 fn by_deadline(
     args: &BacktestArgs,
     recorded: &Recorded,
     shape: &Shape,
     threads: usize,
-) -> Result<Vec<(String, Vec<(f64, f64)>)>, Failure> {
+) -> Result<Vec<Line>, Failure> {
     let work = shape
         .problem(&recorded.market)
         .or_exit(Exit::BadInput)?
         .work;
-    let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    let mut lines: Vec<Line> = Vec::new();
     let slots: BTreeSet<u32> = DEADLINES
         .iter()
         .map(|times| (f64::from(shape.soft_deadline) * times).round() as u32)

@@ -102,7 +102,7 @@ fn zone(moment: &Moment, markets: &[Market], decision: &Explanation) -> Option<C
     let sites: Vec<Site> = markets
         .iter()
         .filter_map(|market| {
-            let slot = market.slots.get(at).or(market.slots.last())?;
+            let slot = market.slots.get(at).or_else(|| market.slots.last())?;
             let offer = Offer::of(slot, market.slot);
             let situation = Situation {
                 problem,

@@ -176,7 +176,7 @@ pub fn release(id: &str) -> Form {
 pub struct Element {
     name: String,
     text: String,
-    children: Vec<Element>,
+    children: Vec<Self>,
 }
 
 impl Element {
