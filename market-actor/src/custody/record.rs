@@ -275,7 +275,7 @@ mod tests {
         let cut = &text[..text.len() - 9];
         let again = open(&read(cut).expect("only the last line is cut"));
         assert!(again.contains_key(&name("d")), "its end was not recorded");
-        let broken = text.replacen("asked", "aksed", 1);
+        let broken = text.replacen("asked", "found", 1);
         let told = read(&broken).expect_err("it is broken").to_string();
         assert!(told.contains("line 2"), "{told}");
         assert!(read("{\"spotmux_custody\":9}\n").is_err());
