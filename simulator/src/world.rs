@@ -112,6 +112,9 @@ pub struct Report {
     pub recoveries: u32,
     /// Plans that were in force.
     pub plans: u64,
+    /// Nodes that left in order, devices found not to come back, drains that were not durable, jobs that a store which
+    /// did not answer kept from a replica.
+    pub troubles: [u64; 4],
     /// What was not as it should be.
     pub violations: Vec<Violation>,
 }
@@ -260,6 +263,7 @@ impl World {
             ends: [count(Succeeded), count(Cancelled), count(Failed)],
             recoveries: jobs().map(|job| job.recoveries).sum(),
             plans: self.check.plans,
+            troubles: self.check.troubles,
             violations: self.check.violations.clone(),
         }
     }

@@ -19,6 +19,10 @@ fn reports(seeds: std::ops::Range<u64>) -> Vec<Report> {
     })
 }
 
+fn sum_of(reports: &[Report], which: usize) -> u64 {
+    reports.iter().map(|report| report.troubles[which]).sum()
+}
+
 #[test]
 fn every_invariant_holds_under_a_thousand_histories_of_faults() {
     let reports = reports(0..SEEDS);
@@ -44,6 +48,11 @@ fn every_invariant_holds_under_a_thousand_histories_of_faults() {
     assert!(recoveries > SEEDS / 5, "{recoveries} recoveries");
     assert!(plans > SEEDS * 3 / 2, "{plans} plans");
     assert!(succeeded > SEEDS, "{succeeded} adapters");
+    let troubles = [0, 1, 2, 3].map(|which| sum_of(&reports, which));
+    assert!(
+        troubles.iter().all(|count| *count > SEEDS / 100),
+        "left, hung, not durable, refused for want of a store: {troubles:?}"
+    );
     assert!(
         cancelled > 0 && failed > 0,
         "{cancelled} cancelled, {failed} failed"

@@ -85,7 +85,7 @@ fn settings(
         tokens_per_pass: 512,
         chunk_tokens: 512,
         rounds_ahead: 2,
-        credits: 4,
+        credits: 8,
         narrow: false,
         link_patience: Duration::from_secs(20),
         stall_patience: Duration::from_secs(120),

@@ -52,7 +52,9 @@ fn replicas_with_jobs_of_their_own_change_no_bit() {
 
 #[test]
 fn a_job_whose_steps_two_replicas_share_has_the_same_bytes() {
-    let sandbox = Sandbox::shared(1, 2);
+    // It has to last until the replicas are linked, which takes a second.
+    let adapter = r#"method = "lora", rank = 4, targets = "all-linear""#;
+    let sandbox = Sandbox::sharing(&[("lora", adapter, 300)], 2);
     let wanted = sandbox.alone();
     let mut cluster = two(&sandbox, 1, 2);
     cluster.submit();

@@ -69,7 +69,8 @@ impl Sandbox {
         Self::sharing(&EIGHT[..jobs], replicas)
     }
 
-    fn sharing(chosen: &[Method], replicas: u32) -> Self {
+    /// With such jobs, each of whose steps so many replicas share.
+    pub(crate) fn sharing(chosen: &[Method], replicas: u32) -> Self {
         let sandbox = Self {
             folder: tempfile::tempdir().unwrap(),
             jobs: chosen.iter().map(|(name, ..)| *name).collect(),

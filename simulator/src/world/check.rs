@@ -7,7 +7,7 @@ use coordinator::life::layout::{Layout, Standing};
 use coordinator::life::ledger::Job;
 use coordinator::record::{Change, Record};
 use shared::ids::{JobId, PlanEpoch, Term};
-use shared::life::JobState;
+use shared::life::{JobState, ReasonClass};
 use shared::plan::{Replica, Seat};
 use shared::wire::notice::JobNotice;
 use shared::wire::request::JobRef;
@@ -40,6 +40,7 @@ struct History {
 pub(crate) struct Check {
     pub(crate) violations: Vec<Violation>,
     pub(crate) plans: u64,
+    pub(crate) troubles: [u64; 4],
     epoch: PlanEpoch,
     jobs: BTreeMap<JobId, History>,
     leads: BTreeMap<(u32, PlanEpoch), (usize, u64)>,
@@ -63,8 +64,24 @@ impl Check {
         self.violations.push(Violation { id, seen });
     }
 
+    /// Counts what a record tells of trouble.
+    fn count(&mut self, change: &Change) {
+        let which = match change {
+            Change::NodeLeft { .. } => 0,
+            Change::NodeLost { reason, .. } if reason.starts_with("its device") => 1,
+            Change::MoveCalledOff { reason, .. } if reason.contains("durable: the store") => 2,
+            Change::Heard {
+                notice: JobNotice::Refused(reason),
+                ..
+            } if reason.class == ReasonClass::System => 3,
+            _ => return,
+        };
+        self.troubles[which] += 1;
+    }
+
     /// A record is in the journal, and in the book.
     pub(crate) fn record(&mut self, record: &Record, book: &Book) {
+        self.count(&record.change);
         match &record.change {
             Change::Heard { job, notice, .. } => {
                 let replica = book.ledger.get(*job).and_then(|job| job.replica);
