@@ -7,11 +7,9 @@
 //! | [`family`] | the processes themselves: started, heard, ended |
 //! | [`free`] | addresses that nobody has |
 //! | [`state`] | who runs, in files: locks, process ids, logs |
-//! | [`process`] | one process of the system |
 
 pub(crate) mod cluster;
 pub(crate) mod family;
 pub(crate) mod free;
-pub(crate) mod process;
 pub(crate) mod state;
 pub(crate) mod watch;

@@ -8,9 +8,9 @@ use serde_json::json;
 use crate::args::DownArgs;
 use crate::cluster_file;
 use crate::exit::{Exit, Failure};
-use crate::local::process::Process;
 use crate::local::state::State;
 use crate::session::Session;
+use market_actor::provider::process::Process;
 
 /// How long the one who watches may take for an end in order.
 const ORDERLY: Duration = Duration::from_secs(90);

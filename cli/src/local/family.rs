@@ -11,12 +11,12 @@ use std::time::Duration;
 use anyhow::Context;
 use shared::units::Micros;
 
-use super::process::Process;
 use super::state::State;
 use super::watch::{Effect, Event, Outcome, Patience, Watch};
 use crate::clock::Stopwatch;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
+use market_actor::provider::process::Process;
 
 /// How often it looks whether the cluster is ready, and whether the user wants the end.
 const LOOK: Duration = Duration::from_millis(200);

@@ -17,7 +17,7 @@ use crate::control::quic::Quic;
 use crate::control::{Control, Flow, unfitting};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
-use crate::local::process::Process;
+use market_actor::provider::process::Process;
 
 /// Events that end a job otherwise than it should.
 const BROKEN: [&str; 3] = ["job_failed", "job_refused", "job_cancelled"];
