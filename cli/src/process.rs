@@ -313,6 +313,8 @@ fn threads(asked: u64, products: Products) -> Result<Cpu, Failure> {
 /// Ends when the system asks a node to end, or its cloud says that its machine is to be taken; with what it tells its
 /// coordinator then.
 pub(crate) async fn asked_to_leave(within: Micros, cloud: MachineCloud) -> Departure {
+    // It hears the second signal too, whichever of the two comes first here.
+    let asked = tokio::spawn(asked_to_end());
     let reclaimed = async {
         match reclaim_watch(cloud) {
             Some(watch) => watch.reclaimed(clock::now).await,
@@ -320,7 +322,7 @@ pub(crate) async fn asked_to_leave(within: Micros, cloud: MachineCloud) -> Depar
         }
     };
     tokio::select! {
-        () = asked_to_end() => Departure { within, cause: LeaveCause::Asked },
+        _ = asked => Departure { within, cause: LeaveCause::Asked },
         reclaim = reclaimed => {
             tracing::warn!(within = %reclaim.within, cause = reclaim.cause, "this machine is to be taken");
             Departure { within: reclaim.within, cause: LeaveCause::Reclaimed }

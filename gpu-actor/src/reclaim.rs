@@ -132,15 +132,13 @@ struct Planned {
     resources: Vec<String>,
 }
 
-/// Reads the scheduled events of Azure, for a machine of this name; of any name when it is empty.
+/// Reads the scheduled events of Azure, for a machine of this name.
 #[must_use]
 pub fn azure_events(body: &str, machine: &str, now: Micros) -> Said {
     let Ok(scheduled) = serde_json::from_str::<Scheduled>(body) else {
         return Said::Nothing;
     };
-    let own = |event: &&Planned| {
-        machine.is_empty() || event.resources.iter().any(|resource| resource == machine)
-    };
+    let own = |event: &&Planned| event.resources.iter().any(|resource| resource == machine);
     let mut said = Said::Nothing;
     for event in scheduled.events.iter().filter(own) {
         let Planned {

@@ -144,6 +144,8 @@ pub struct Broker {
     nodes: BTreeMap<NodeName, NodeTold>,
     /// Nodes being emptied, each with when that began and, for one that is taken, when it ends.
     emptied: BTreeMap<NodeName, (Micros, Option<Micros>)>,
+    /// Nodes that were drained from here, until they are seen to take work.
+    given_up: BTreeSet<NodeName>,
     /// Kinds that were refused, and until when they are not asked for.
     refused: BTreeMap<Kind, Micros>,
     /// Machines that may be taken.
@@ -199,6 +201,7 @@ impl Broker {
             jobs: Vec::new(),
             nodes: BTreeMap::new(),
             emptied: BTreeMap::new(),
+            given_up: BTreeSet::new(),
             refused: BTreeMap::new(),
             at_risk: BTreeSet::new(),
             cheaper: 0,
@@ -236,11 +239,17 @@ impl Broker {
                 self.slot_passes(now);
             }
         }
+        self.begin();
         if self.due && !self.slots.is_empty() {
             self.due = false;
             self.decide(now, &mut effects);
         }
         self.reconcile(now, &mut effects);
+        for effect in &effects {
+            if let Effect::Drain { node, .. } = effect {
+                self.given_up.insert(node.clone());
+            }
+        }
         effects
     }
 
@@ -380,6 +389,29 @@ impl Broker {
             .filter(|held| matches!(held.stage, custody::Stage::Serving { .. }))
             .count();
         self.meter.see(&self.jobs, serving as u32, now);
+        if !has {
+            self.plan = None;
+        }
+        self.due |= had != has || more;
+        self.machine(custody::Event::Joined(alive), now, effects);
+        self.empty_again(now, effects);
+        // A machine of a fixed list that was given up before. What an operator drains stays drained.
+        for held in self.custody.standing() {
+            if self.emptied.contains_key(&held.want.token) {
+                continue;
+            }
+            let drained = self.nodes.get(&held.node).is_some_and(|node| node.draining);
+            if !drained {
+                self.given_up.remove(&held.node);
+            } else if self.given_up.contains(&held.node) {
+                effects.push(Effect::Undrain(held.node.clone()));
+            }
+        }
+    }
+
+    /// Begins a plan where there is work and an offer, whichever of them was heard of first.
+    fn begin(&mut self) {
+        let has = self.heard && self.jobs.iter().any(JobTold::is_live);
         if has && self.plan.is_none() && !self.slots.is_empty() {
             self.plan = Some(Plan {
                 first: self.slots.len() - 1,
@@ -389,19 +421,7 @@ impl Broker {
                 waited: 0,
                 target: Held::default(),
             });
-        }
-        if !has {
-            self.plan = None;
-        }
-        self.due |= had != has || more;
-        self.machine(custody::Event::Joined(alive), now, effects);
-        self.empty_again(now, effects);
-        // A machine of a fixed list that was given up before.
-        for held in self.custody.standing() {
-            let drained = self.nodes.get(&held.node).is_some_and(|node| node.draining);
-            if drained && !self.emptied.contains_key(&held.want.token) {
-                effects.push(Effect::Undrain(held.node.clone()));
-            }
+            self.due = true;
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -99,16 +99,25 @@ impl<'a> Cluster<'a> {
         more: &str,
     ) -> Self {
         let text = Places::free(nodes).file(stages) + more;
-        sandbox.write("cluster.toml", &text);
-        let up = sandbox.command(&["up", "--quiet"]);
-        Self::of(sandbox, vec![("up", up)], |words| sandbox.command(words))
+        Self::of_file(sandbox, &text)
     }
 
     /// The same, at these places.
     pub(crate) fn up(sandbox: &'a Sandbox, stages: usize, places: &Places) -> Self {
-        sandbox.write("cluster.toml", &places.file(stages));
-        let up = sandbox.command(&["up", "--quiet"]);
-        Self::of(sandbox, vec![("up", up)], |words| sandbox.command(words))
+        Self::of_file(sandbox, &places.file(stages))
+    }
+
+    /// What `up` starts from a file, when it says that all are ready: before, the end of one is the end of all.
+    fn of_file(sandbox: &'a Sandbox, text: &str) -> Self {
+        sandbox.write("cluster.toml", text);
+        let up = sandbox.command(&["up", "--json"]);
+        let mut cluster = Self::of(sandbox, vec![("up", up)], |words| sandbox.command(words));
+        cluster.until("all are ready", |cluster| {
+            let told = cluster.sandbox.path().join("up.out");
+            let told = fs::read_to_string(told).ok()?;
+            told.contains("\"ready\"").then_some(())
+        });
+        cluster
     }
 
     /// Of processes that are started by themselves.
@@ -149,8 +158,12 @@ impl<'a> Cluster<'a> {
 
     /// Starts one more process.
     pub(crate) fn add(&mut self, name: &str, mut command: Command) {
-        let log = fs::File::create(self.sandbox.path().join(format!("{name}.log"))).unwrap();
-        let process = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let file = |ending| {
+            let path = self.sandbox.path().join(format!("{name}.{ending}"));
+            fs::File::create(path).unwrap()
+        };
+        let (told, log) = (file("out"), file("log"));
+        let process = command.stdout(told).stderr(log).spawn().unwrap();
         self.processes.push(process);
     }
 

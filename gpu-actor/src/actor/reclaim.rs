@@ -123,7 +123,10 @@ impl Watch {
                 let name = format!(
                     "{base}/metadata/instance/compute/name?api-version={AZURE}&format=text"
                 );
-                let name = get(client, &name, &headers).await.unwrap_or_default();
+                // An event of another machine is none of this one's: without its name nothing is heard.
+                let Some(name) = get(client, &name, &headers).await else {
+                    return Said::Nothing;
+                };
                 let path = format!("{base}/metadata/scheduledevents?api-version={AZURE}");
                 let events = get(client, &path, &headers).await;
                 events.map_or(Said::Nothing, |body| azure_events(&body, name.trim(), now))

@@ -166,7 +166,10 @@ impl Broker {
     fn offer(&self, now: Micros) -> Offer {
         let held = self.standing();
         let mut offer = Offer::of(&self.now_offered(), self.terms.slot);
-        let risky = self.at_risk.len() as u32;
+        let standing = self.custody.standing();
+        let risky = standing
+            .filter(|one| self.at_risk.contains(&one.want.token))
+            .count() as u32;
         offer.spot_available = offer.spot_available.saturating_sub(risky).max(held.spot);
         if self.is_refused(Kind::Spot, now) {
             offer.spot_available = offer.spot_available.min(held.spot);
