@@ -88,7 +88,7 @@ pub(crate) struct ProblemArgs {
     #[arg(long, value_name = "N")]
     pub(crate) stages: Option<u32>,
     /// Replicas [default: the planner's choice]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub(crate) replicas: Option<u32>,
     /// The most that company may add to a job's step, in percent of the step alone
     #[arg(long, value_name = "PERCENT")]
