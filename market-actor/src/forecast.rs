@@ -22,6 +22,8 @@ pub mod residual;
 pub mod seasonal;
 mod simplex;
 pub mod smoothing;
+#[cfg(test)]
+mod testing;
 pub mod transition;
 pub mod trial;
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use data::rows::TokenRow;
 use gpu_actor::batch::Batch;
 use gpu_actor::model::Model;
-use gpu_actor::peft::layout::LinearSite;
 use gpu_actor::stage::adapter::Adapter;
 use gpu_actor::stage::footprint::Footprint;
 use gpu_actor::stage::step::Stage;
@@ -16,11 +15,11 @@ use gpu_actor::train::session::layout_of;
 use kernels::cpu::Cpu;
 use kernels::weight::Format;
 use proptest::prelude::*;
-use shared::job::{AdapterSpec, BitFitSpec, Targets};
 use shared::model::{Family, Projection};
 use shared::recompute::Recompute;
 use system_tests::methods;
 
+use crate::broken;
 use crate::cases;
 use crate::plan::{self, Plan, plain};
 use crate::run::{Manner, admit, alone, assert_same, together};
@@ -195,25 +194,10 @@ fn the_forecast_is_above_what_is_needed() {
 
 /// Why a job was set aside that adds a number which is none in one layer.
 fn reason(model: &Arc<Model>, layer: usize, chunk: usize) -> String {
-    let targets = Targets::Group("all-linear".into());
-    let mut plan = plain("job", AdapterSpec::BitFit(BitFitSpec { targets }));
+    let mut plan = broken::biased();
     plan.lengths = vec![300; 4];
-    let mut session = cut(Manner::new(1, WHOLE), chunk).session(model);
-    admit(&mut session, model, &plan, None);
-    let slot = session.slot(&plan.spec.name).unwrap();
-    let adapter = session.stage_mut().adapter_mut(slot).unwrap();
-    let Some(LinearSite::Bias(range)) =
-        adapter.layout.layers[layer].linear[Projection::O as usize].clone()
-    else {
-        panic!("BitFit adds a bias everywhere");
-    };
-    adapter.values[range.start] = f32::NAN;
-    session.stage_mut().derive(slot);
-    let told = session.round().into_iter().find_map(|event| match event {
-        Event::Quarantined { reason, .. } => Some(reason),
-        _ => None,
-    });
-    told.unwrap()
+    let manner = cut(Manner::new(1, WHOLE), chunk);
+    broken::reason(model, &plan, &manner, (layer, Projection::O))
 }
 
 #[test]

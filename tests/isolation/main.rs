@@ -21,6 +21,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod broken;
 mod chunks;
 mod churn;
 mod company;

@@ -6,23 +6,21 @@ use data::rows::TokenRow;
 use gpu_actor::batch::Batch;
 use gpu_actor::model::Model;
 use gpu_actor::model::tiny::{TinySpec, write_tiny};
-use gpu_actor::peft::layout::LinearSite;
 use gpu_actor::stage::adapter::Adapter;
 use gpu_actor::stage::relay::Passed;
 use gpu_actor::stage::step::Stage;
-use gpu_actor::train::event::Event;
 use gpu_actor::train::pack::{self, Request};
 use gpu_actor::train::session::layout_of;
 use kernels::cpu::Cpu;
 use kernels::weight::Format;
 use proptest::prelude::*;
-use shared::job::{AdapterSpec, BitFitSpec, Targets};
 use shared::model::{Family, Projection};
 use system_tests::methods;
 
+use crate::broken;
 use crate::cases;
 use crate::plan::{self, Plan, plain};
-use crate::run::{Manner, admit, alone, assert_same, together};
+use crate::run::{Manner, alone, assert_same, together};
 use crate::tiny;
 
 /// Layers of the model here.
@@ -94,24 +92,10 @@ fn every_method_has_the_same_bits_whichever_layers_are_made_again() {
 
 /// Why a job was set aside that adds a number which is none behind one projection of one layer.
 fn reason(model: &Arc<Model>, layer: usize, p: Projection, recomputed: usize) -> String {
-    let targets = Targets::Group("all-linear".into());
-    let mut plan = plain("job", AdapterSpec::BitFit(BitFitSpec { targets }));
+    let mut plan = broken::biased();
     plan.spec.eval.every_steps = None;
-    let mut session = recomputing(Manner::new(1, 300), recomputed).session(model);
-    admit(&mut session, model, &plan, None);
-    let slot = session.slot(&plan.spec.name).unwrap();
-    let adapter = session.stage_mut().adapter_mut(slot).unwrap();
-    let Some(LinearSite::Bias(range)) = adapter.layout.layers[layer].linear[p as usize].clone()
-    else {
-        panic!("BitFit adds a bias everywhere");
-    };
-    adapter.values[range.start] = f32::NAN;
-    session.stage_mut().derive(slot);
-    let told = session.round().into_iter().find_map(|event| match event {
-        Event::Quarantined { reason, .. } => Some(reason),
-        _ => None,
-    });
-    told.unwrap()
+    let manner = recomputing(Manner::new(1, 300), recomputed);
+    broken::reason(model, &plan, &manner, (layer, p))
 }
 
 /// The layer that is named does not depend on what was kept: in its first half, its second, and in the last layer.

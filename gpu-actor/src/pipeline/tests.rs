@@ -195,14 +195,7 @@ proptest! {
             let work = world.work_of(stage);
             let count = plan.len() as u64;
             // PI-1
-            let forward: Vec<u64> = work.iter().filter_map(|w| match w {
-                Work::Forward(number) => Some(*number),
-                _ => None,
-            }).collect();
-            let backward: Vec<u64> = work.iter().filter_map(|w| match w {
-                Work::Backward(number) => Some(*number),
-                _ => None,
-            }).collect();
+            let (forward, backward) = numbers(&work);
             prop_assert_eq!(&forward, &(0..count).collect::<Vec<_>>());
             let trained = plan.iter().filter(|m| m.trains).map(|m| m.number);
             prop_assert_eq!(&backward, &trained.collect::<Vec<_>>());
@@ -211,6 +204,19 @@ proptest! {
             holds_invariants(&plan, &work, stages - stage, budget)?;
         }
     }
+}
+
+/// The micro-batches that went forward and that came back, in order.
+fn numbers(work: &[Work]) -> (Vec<u64>, Vec<u64>) {
+    let (mut forward, mut backward) = (Vec::new(), Vec::new());
+    for work in work {
+        match work {
+            Work::Forward(number) => forward.push(*number),
+            Work::Backward(number) => backward.push(*number),
+            _ => {}
+        }
+    }
+    (forward, backward)
 }
 
 /// PI-2 to PI-5 over the work of one stage.

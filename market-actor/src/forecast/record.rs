@@ -144,21 +144,9 @@ impl Outlooks {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use shared::units::Micros;
 
     use super::*;
-    use crate::feed::synthetic::Synthetic;
-
-    fn slots(seed: u64, slots: u32) -> Vec<Slot> {
-        let market = Synthetic {
-            seed,
-            slots,
-            zones: 1,
-            slot: Micros(7_200_000_000),
-            ..Synthetic::default()
-        };
-        market.markets().remove(0).slots
-    }
+    use crate::forecast::testing::slots;
 
     /// Proofs that need few slots.
     fn proving() -> Proving {

@@ -66,9 +66,7 @@ proptest! {
         world.run();
         for stage in 0..stages {
             let work = world.work_of(stage);
-            let of = |pick: fn(&Work) -> Option<u64>| work.iter().filter_map(pick).collect::<Vec<_>>();
-            let forward = of(|work| match work { Work::Forward(number) => Some(*number), _ => None });
-            let backward = of(|work| match work { Work::Backward(number) => Some(*number), _ => None });
+            let (forward, backward) = numbers(&work);
             prop_assert_eq!(&forward, &(0..plan.len() as u64).collect::<Vec<_>>(), "PI-1");
             prop_assert_eq!(&backward, &returns(&plan), "PI-1, PI-6");
             holds(&plan, &work, stages - stage, budget)?;

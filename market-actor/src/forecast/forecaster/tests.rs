@@ -1,19 +1,7 @@
 use proptest::prelude::*;
-use shared::units::Micros;
 
 use super::*;
-use crate::feed::synthetic::Synthetic;
-
-fn slots(seed: u64, slots: u32) -> Vec<Slot> {
-    let market = Synthetic {
-        seed,
-        slots,
-        zones: 1,
-        slot: Micros(7_200_000_000),
-        ..Synthetic::default()
-    };
-    market.markets().remove(0).slots
-}
+use crate::forecast::testing::slots;
 
 fn models(day: usize) -> Vec<(Arc<dyn Model>, bool)> {
     let price = price_models(day).into_iter().map(|model| (model, true));
