@@ -176,7 +176,7 @@ fn decide(loaded: &Loaded, model: &Model, hash: String) -> Result<decisions::Set
     };
     let bound = config.coordinator.heartbeat_bound();
     Ok(decisions::Settings {
-        admission: Some(admission::of(loaded, model)?),
+        admission: Some(Arc::new(admission::of(loaded, model)?)),
         cluster: config.cluster.name.to_string(),
         backbone: decisions::Backbone {
             name: model

@@ -1,5 +1,7 @@
 //! What the decisions go by; read from a file by the shell and passed in.
 
+use std::sync::Arc;
+
 use shared::actor::waits::Waits;
 use shared::job::Products;
 use shared::model::ModelShape;
@@ -23,7 +25,7 @@ pub struct Settings {
     /// How long each thing may take.
     pub bounds: Bounds,
     /// Who may begin; without it a replica takes jobs up to their number alone.
-    pub admission: Option<Admission>,
+    pub admission: Option<Arc<Admission>>,
 }
 
 /// The model that all nodes hold a part of.

@@ -81,9 +81,9 @@ impl Coordinator {
 
     /// The question, unless admission is off or nothing changed since the last answer.
     pub(super) fn gate(&mut self, load: &BTreeMap<u32, usize>, waiting: &[JobId]) -> Asked {
-        if self.settings.admission.is_none() {
+        let Some(admission) = self.settings.admission.clone() else {
             return Asked::Open;
-        }
+        };
         let about = About {
             epoch: self.book.layout.epoch,
             load: load.clone(),
@@ -94,9 +94,6 @@ impl Coordinator {
             return Asked::Answered;
         }
         self.memory.about = Some(about);
-        let Some(admission) = self.settings.admission.clone() else {
-            return Asked::Open;
-        };
         self.remember();
         let seats = self.book.layout.seats();
         let nodes = self.members.nodes();

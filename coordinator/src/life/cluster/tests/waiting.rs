@@ -1,5 +1,7 @@
 //! Jobs that admission keeps waiting, lets begin, or refuses.
 
+use std::sync::Arc;
+
 use shared::wire::request::Submission;
 
 use super::*;
@@ -12,7 +14,7 @@ use shared::units::Bytes;
 /// A cluster of one node that offers so many MiB.
 fn desk(mib: u64) -> Desk {
     let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
-    desk.machine.settings.admission = Some(Admission {
+    desk.machine.settings.admission = Some(Arc::new(Admission {
         profiles: Vec::new(),
         blocks: Weights::F32,
         tables: Weights::F32,
@@ -20,7 +22,7 @@ fn desk(mib: u64) -> Desk {
         patience: Micros::of_millis(3_600_000),
         tenants: BTreeMap::new(),
         tokens_per_pass: 512,
-    });
+    }));
     desk.memory = Bytes(mib << 20);
     desk.come("a", 1, None);
     desk.settle(&["a"]);
