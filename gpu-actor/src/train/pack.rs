@@ -11,10 +11,13 @@
 //! is spread over more passes than it needs makes its neighbours wait: there a job begins a pass of its own unless all
 //! of it fits behind the ones before ([`Cut::BetweenJobs`]).
 
+mod arranged;
+
 use std::ops::Range;
 
 use data::rows::TokenRow;
 
+pub use self::arranged::arranged;
 use crate::batch::{BLOCK, Batch, JobEntry, block_count};
 
 /// One job's sequences to be passed, in the order of its step.
