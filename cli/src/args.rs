@@ -57,6 +57,7 @@ Exit codes:
   11   no capacity: no node can do it
   12   the coordinator itself failed
   13   a job that was waited for did not succeed
+  14   the cluster has ended, and steps that were taken are not durable
   130  interrupted; what was trained is saved
 
 Environment:

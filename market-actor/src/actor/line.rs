@@ -126,10 +126,13 @@ async fn order(client: &Client, ask: Ask) -> Result<(), ClientError> {
         Ask::Drain(node) => Request::Drain {
             node: node.clone(),
             undo: false,
+            // Its machine goes, whether or not its layers have another place.
+            force: true,
         },
         Ask::Undrain(node) => Request::Drain {
             node: node.clone(),
             undo: true,
+            force: false,
         },
         Ask::Pause(job) => Request::Pause(JobRef::Id(*job)),
     };

@@ -12,10 +12,10 @@ use std::process::Stdio;
 
 use serde::{Deserialize, Serialize};
 use shared::ids::NodeName;
+use shared::process::Process;
 use shared::units::{MicroUsd, Micros};
 use tokio::process::{Child, Command};
 
-use super::process::Process;
 use super::{Answer, Machine, MachineState, Provider, ProviderError, Sighting, Signal, Want};
 use crate::market::Pool;
 

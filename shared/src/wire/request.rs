@@ -111,6 +111,8 @@ pub enum Request {
         node: NodeName,
         /// Whether it may have work again.
         undo: bool,
+        /// Whether it is to be empty even where its layers have no other place.
+        force: bool,
     },
     /// Moves the stage of a node to another: [`Reply::Done`] once accepted.
     Migrate {

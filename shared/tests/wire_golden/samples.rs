@@ -72,6 +72,7 @@ fn job() -> JobView {
         replica: Some(0),
         queue_position: None,
         recoveries: 0,
+        moves: 2,
         submitted: Micros(1),
         started: Some(Micros(2)),
         ended: None,
@@ -156,6 +157,7 @@ pub(crate) fn requests() -> Vec<Request> {
         Request::Drain {
             node: node("n1"),
             undo: true,
+            force: false,
         },
         Request::Migrate {
             from: node("n1"),
@@ -199,6 +201,7 @@ pub(crate) fn replies() -> Vec<Reply> {
             }],
         },
         moving: Some((PlanEpoch(4), "prepare".into())),
+        lack: Some("n1 shall be empty".into()),
         model: "smollm2".into(),
         layers: 30,
         jobs: vec![(JobState::Queued, 1)],

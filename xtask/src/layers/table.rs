@@ -197,6 +197,10 @@ pub const SHELL: &[(&str, &str)] = &[
         "reads the file of a cluster's settings",
     ),
     ("shared/src/config/load", "its tests"),
+    (
+        "shared/src/process.rs",
+        "tells processes of the system apart and ends them",
+    ),
     ("data/src/job_data.rs", "opens the files a job names"),
     (
         "data/src/regular.rs",
@@ -253,10 +257,6 @@ pub const SHELL: &[(&str, &str)] = &[
     (
         "market-actor/src/provider/local.rs",
         "starts and ends processes of this machine",
-    ),
-    (
-        "market-actor/src/provider/process.rs",
-        "tells processes of the system apart and ends them",
     ),
     (
         "market-actor/src/provider/replay.rs",

@@ -7,9 +7,9 @@ use shared::wire::order::{JobAction, Order, SampleOrder};
 use shared::wire::request::{JobRef, Refusal, RefusalCode, Reply, Request, Submission};
 
 use super::{Coordinator, Effect, Handle};
-use crate::life::ledger::{Job, Submitted};
+use crate::life::ledger::{Job, Submitted, account};
 use crate::life::membership::Presence;
-use crate::life::placement::place;
+use crate::life::transition::{Event, Move};
 use crate::record::Change;
 
 fn refusal(code: RefusalCode, message: String) -> Refusal {
@@ -27,7 +27,7 @@ impl Coordinator {
             Request::Cancel(job) => self.owner_asks(&job, JobAction::Cancel),
             Request::Pause(job) => self.owner_asks(&job, JobAction::Pause),
             Request::Resume(job) => self.owner_asks(&job, JobAction::Resume),
-            Request::Drain { node, undo } => self.drain(&node, undo),
+            Request::Drain { node, undo, force } => self.drain(&node, undo, force),
             Request::Migrate { from, to } => self.migrate(&from, to.as_ref()),
             Request::Shutdown => {
                 self.shut_down();
@@ -77,8 +77,10 @@ impl Coordinator {
         let ledger = &self.book.ledger;
         let job = match ledger.submit(submission, trace, shape, limits.live_jobs)? {
             Submitted::Known(job) => job,
-            Submitted::New(job, change) => {
-                self.record(change);
+            Submitted::New(job, accepted) => {
+                let mut accepted = accepted;
+                accepted.served_from = self.served_from(&account::tenant(&accepted.spec));
+                self.record(Change::Submitted { job, accepted });
                 self.effect(Effect::StartPreparing {
                     job,
                     submission: submission.clone(),
@@ -114,7 +116,7 @@ impl Coordinator {
         self.out.effects.extend(effects);
     }
 
-    fn drain(&mut self, node: &NodeName, undo: bool) -> Result<Reply, Refusal> {
+    fn drain(&mut self, node: &NodeName, undo: bool, force: bool) -> Result<Reply, Refusal> {
         let known = self.members.get(node).is_some() || self.book.draining.contains(node);
         if !known {
             let message = format!("no node {node} ever came: `spotmux nodes` lists all");
@@ -123,16 +125,16 @@ impl Coordinator {
         if self.book.draining.contains(node) != undo {
             return Ok(Reply::Done);
         }
-        if !undo && self.book.layout.place_of(node).is_some() {
-            let mut snapshot = self.snapshot();
-            snapshot.nodes.remove(node);
-            if let Err(why) = place(&snapshot, &self.book.layout.seats()) {
-                let message = format!("without {node} there is no plan: {why}");
-                return Err(refusal(RefusalCode::NoCapacity, message));
-            }
+        if !undo && !force {
+            self.can_spare(node)?;
         }
-        let node = node.clone();
-        self.record(Change::DrainAsked { node, undo });
+        let seat = |m: &Move| m.goal().seats(node);
+        let aimed_at = !undo && self.moving.as_ref().is_some_and(seat);
+        let name = node.clone();
+        self.record(Change::DrainAsked { node: name, undo });
+        if aimed_at {
+            self.step_move(Event::CallOff(format!("{node} shall be empty")));
+        }
         Ok(Reply::Done)
     }
 
