@@ -34,10 +34,12 @@ mod leaving;
 mod moves;
 mod nodes;
 mod outcome;
+mod planning;
 mod relay;
 mod reprieve;
 mod requests;
 mod sharing;
+mod tempo;
 mod views;
 
 #[cfg(test)]
@@ -55,6 +57,7 @@ use self::closing::Closing;
 use self::history::History;
 use self::relay::Relay;
 use self::reprieve::Reprieves;
+use self::tempo::Tempos;
 use super::membership::{LinkId, Membership};
 use super::placement::NoPlace;
 use super::transition::{Move, Settling};
@@ -88,6 +91,7 @@ pub struct Coordinator {
     /// How often in a row a move was called off as states could not be stored.
     unstored: u32,
     reprieves: Reprieves,
+    tempos: Tempos,
     /// What was told last of jobs that are shared by fewer replicas than they ask for.
     told_sharing: BTreeMap<JobId, String>,
     ignored: u64,

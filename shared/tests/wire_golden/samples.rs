@@ -12,7 +12,9 @@ use shared::wire::request::{
     BackboneView, FileRef, JobRef, Joining, Refusal, RefusalCode, Reply, Request, SampleRequest,
     Submission,
 };
-use shared::wire::view::{ClusterView, EventView, JobView, Level, NodeHealth, NodeView, SpanView};
+use shared::wire::view::{
+    ClusterView, EventView, JobView, Level, NodeHealth, NodeView, PlanView, SpanView, Tempo,
+};
 
 fn node(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
@@ -77,6 +79,12 @@ fn job() -> JobView {
         ended: None,
         spec: "{}".into(),
         trace: "ab".into(),
+        tempo: Some(Tempo {
+            step: Micros(900),
+            steps: 8,
+            alone: Some(Micros(600)),
+            measured: true,
+        }),
     }
 }
 
@@ -183,6 +191,7 @@ pub(crate) fn requests() -> Vec<Request> {
             signing_request: signing_request(),
         },
         Request::Shutdown,
+        Request::Plan,
     ]
 }
 
@@ -244,6 +253,10 @@ pub(crate) fn replies() -> Vec<Reply> {
             chain: "c".into(),
             settings: vec![("cluster.name".into(), "\"c\"".into())],
         },
+        Reply::Plan(Box::new(PlanView {
+            question: "{}".into(),
+            unread: vec![JobId(2)],
+        })),
     ]
 }
 

@@ -6,6 +6,7 @@ use shared::units::Micros;
 use super::history::History;
 use super::relay::Relay;
 use super::reprieve::Reprieves;
+use super::tempo::Tempos;
 use super::{Coordinator, Effect, Now, Outcome};
 use crate::book::Book;
 use crate::life::membership::Membership;
@@ -46,6 +47,7 @@ impl Coordinator {
             undrained: std::collections::BTreeMap::new(),
             unstored: 0,
             reprieves: Reprieves::default(),
+            tempos: Tempos::default(),
             told_sharing: std::collections::BTreeMap::new(),
             ignored: 0,
             now,

@@ -35,6 +35,13 @@ pub(super) struct Memory {
     paces: BTreeMap<String, BTreeMap<u32, Option<Pace>>>,
 }
 
+impl Memory {
+    /// Jobs as the planner sees them.
+    pub(super) fn tasks(&self) -> &BTreeMap<JobId, Task> {
+        &self.tasks
+    }
+}
+
 /// What an answer depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct About {
@@ -44,7 +51,8 @@ struct About {
     turn: u64,
 }
 
-fn member(node: &Node) -> Member {
+/// A node as admission sees it.
+pub(super) fn member(node: &Node) -> Member {
     Member {
         device: node.hello.device.clone(),
         threads: node.hello.threads,
@@ -98,12 +106,7 @@ impl Coordinator {
         let seats = self.book.layout.seats();
         let nodes = self.members.nodes();
         let seated = self.book.layout.nodes();
-        let mut served = BTreeMap::new();
-        for job in self.book.ledger.jobs() {
-            if let Some(task) = self.memory.tasks.get(&job.id) {
-                *served.entry(task.tenant.clone()).or_insert(0) += job.tokens;
-            }
-        }
+        let served = self.served();
         let scene = Scene {
             shape: &self.settings.backbone.shape,
             members: nodes
@@ -126,8 +129,19 @@ impl Coordinator {
         }
     }
 
+    /// Tokens that each tenant's jobs were trained on.
+    pub(super) fn served(&self) -> BTreeMap<String, u64> {
+        let mut served = BTreeMap::new();
+        for job in self.book.ledger.jobs() {
+            if let Some(task) = self.memory.tasks.get(&job.id) {
+                *served.entry(task.tenant.clone()).or_insert(0) += job.tokens;
+            }
+        }
+        served
+    }
+
     /// Jobs that have not ended, as the planner sees them.
-    fn remember(&mut self) {
+    pub(super) fn remember(&mut self) {
         let ledger = &self.book.ledger;
         let live = |id: &JobId| ledger.get(*id).is_some_and(|job| !job.state.is_final());
         self.memory.tasks.retain(|id, _| live(id));

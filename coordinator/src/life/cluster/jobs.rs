@@ -181,6 +181,7 @@ impl Coordinator {
         finite(&mut notice);
         let replica = self.book.ledger.get(job).and_then(|job| job.replica);
         let told = Told::of(&notice);
+        self.tempos.note(job, &notice, self.now.steady);
         self.record(Change::Heard { from, job, notice });
         self.note_reprieve(job, &told);
         let failed = |id| {

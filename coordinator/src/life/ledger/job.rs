@@ -235,6 +235,7 @@ impl Job {
             ended: self.ended,
             spec: self.spec.clone(),
             trace: self.trace.clone(),
+            tempo: None,
         }
     }
 }
