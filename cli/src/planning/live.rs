@@ -72,6 +72,12 @@ pub(crate) fn ask(desk: &Desk<'_>, args: &ProblemArgs) -> Result<(Problem, Stand
             all.join(", ")
         ));
     }
+    if view.left_out > 0 {
+        assumed.push(format!(
+            "{} jobs are left out, as all would not fit into one answer: those that would train last",
+            view.left_out
+        ));
+    }
     let problem = Problem {
         jobs: known.collect(),
         assumed,

@@ -281,3 +281,24 @@ fn answers_say_what_they_rest_on() {
         .ended_with(4)
         .said(&["llama-3-70b"]);
 }
+
+#[test]
+fn each_level_is_predicted_and_measured() {
+    let sandbox = Sandbox::new();
+    let words = [
+        "bench", "plan", "--model", "tiny", "--steps", "1", "--quick", "--json",
+    ];
+    let told = sandbox.run(&words).ended_with(0).last();
+    let found = told["found"].as_array().expect("one for each level");
+    let off: Vec<&str> = found.iter().filter_map(|one| one["off"].as_str()).collect();
+    assert_eq!(off, ["nothing", "fuse", "order", "align", "all"]);
+    for one in found {
+        assert!(one["measured_ms"].as_f64() > Some(0.0), "{one}");
+        assert!(one["predicted_ms"].as_f64() > Some(0.0), "{one}");
+        let padded = one["off"] == "align" || one["off"] == "all";
+        assert!(padded || one["pads"] == 0, "{one}");
+    }
+    // Nothing shares a pass without fuse; with it no step is predicted to be longer.
+    assert_eq!(found[1]["hybrid_tasks"], 8);
+    assert!(found.iter().all(|one| one["predicted_ms"].as_f64() >= found[0]["predicted_ms"].as_f64()));
+}

@@ -30,6 +30,7 @@ pub struct Cost {
     /// At the earliest end.
     pub least: MicroUsd,
     /// Expected.
+    #[serde(rename = "cost")]
     pub expected: MicroUsd,
     /// At the latest end.
     pub most: MicroUsd,
@@ -59,6 +60,7 @@ pub struct Quote {
     /// The worst of the range, with the losses to expect.
     pub latest: Micros,
     /// What it costs; absent where no price of its nodes is known.
+    #[serde(flatten)]
     pub cost: Option<Cost>,
     /// Chance to keep the deadline, in permille.
     pub chance_permille: Option<u64>,

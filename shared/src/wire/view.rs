@@ -127,6 +127,8 @@ pub struct PlanView {
     pub question: String,
     /// Jobs that the planner knows nothing of yet: their files are being read.
     pub unread: Vec<JobId>,
+    /// Jobs left out, as all would not fit into one answer.
+    pub left_out: u32,
 }
 
 /// How fast a job goes in its company.

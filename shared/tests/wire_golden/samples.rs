@@ -256,6 +256,7 @@ pub(crate) fn replies() -> Vec<Reply> {
         Reply::Plan(Box::new(PlanView {
             question: "{}".into(),
             unread: vec![JobId(2)],
+            left_out: 0,
         })),
     ]
 }

@@ -12,6 +12,29 @@ use super::gate::member;
 use crate::life::admission::{Gate, Scene};
 use crate::life::ledger::Job;
 use crate::life::placement::Stages;
+use crate::plan::fair;
+use crate::plan::snapshot::Snapshot;
+
+/// Bytes that jobs may take of an answer of a mebibyte, as JSON.
+const MOST: usize = 700_000;
+/// Bytes of a job beside the lengths of its sequences, and of each length.
+const JOB: usize = 400;
+const LENGTH: usize = 9;
+
+/// Leaves out jobs that do not fit into an answer, those that would train last; how many.
+fn leave_out(snapshot: &mut Snapshot) -> u32 {
+    let mut bytes = 0usize;
+    let order = fair::order(snapshot);
+    let before = snapshot.tasks.len();
+    for id in order {
+        let sequences = snapshot.tasks.get(&id).map_or(0, |task| task.lengths.len());
+        bytes = bytes.saturating_add(JOB + LENGTH.saturating_mul(sequences));
+        if bytes > MOST {
+            snapshot.tasks.remove(&id);
+        }
+    }
+    u32::try_from(before - snapshot.tasks.len()).unwrap_or(u32::MAX)
+}
 
 impl Coordinator {
     /// A gate of all nodes that may have work and all jobs that have not ended.
@@ -65,11 +88,16 @@ impl Coordinator {
             .map(|job| job.id)
             .filter(|job| !snapshot.tasks.contains_key(job))
             .collect();
+        let left_out = leave_out(&mut snapshot);
         let question = serde_json::to_string(&snapshot).map_err(|error| Refusal {
             code: RefusalCode::Internal,
             message: format!("the question to the planner cannot be written: {error}"),
         })?;
-        Ok(Reply::Plan(Box::new(PlanView { question, unread })))
+        Ok(Reply::Plan(Box::new(PlanView {
+            question,
+            unread,
+            left_out,
+        })))
     }
 
     /// How fast a job goes, beside a step of it alone on the same replica.
@@ -84,5 +112,25 @@ impl Coordinator {
             alone: alone.map(|(step, _)| step),
             measured: alone.is_some_and(|(_, measured)| measured),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::profile::Peak;
+    use crate::plan::testing::{llama_7b, snapshot, task};
+
+    #[test]
+    fn what_is_told_fits_an_answer() {
+        let mut few = snapshot(llama_7b(), &Peak::A40, 2, vec![task(8, &[64; 4]); 1_000]);
+        assert_eq!(leave_out(&mut few), 0);
+        let told = serde_json::to_string(&few).map_or(0, |text| text.len());
+        assert!(told < 1 << 20, "{told} bytes");
+        let mut many = snapshot(llama_7b(), &Peak::A40, 2, vec![task(8, &[64; 1_024]); 1_000]);
+        let left = leave_out(&mut many);
+        assert!(left > 900, "{left}");
+        let told = serde_json::to_string(&many).map_or(0, |text| text.len());
+        assert!(told < 1 << 20, "{told} bytes");
     }
 }
