@@ -41,6 +41,10 @@ use crate::plan::profile::{BadProfile, Link, Origin, Profile, Weights, processor
 use crate::plan::snapshot::{Machine, Options, Saturation, Snapshot, Task, Tenant};
 use crate::record::Measure;
 
+mod arranged;
+
+pub use arranged::{Levels, of_answer};
+
 /// What admission goes by.
 #[derive(Clone, Debug)]
 pub struct Admission {
@@ -58,6 +62,8 @@ pub struct Admission {
     pub tenants: BTreeMap<String, u64>,
     /// Rows of a pass.
     pub tokens_per_pass: u64,
+    /// Levels of co-scheduling that are on.
+    pub levels: Levels,
 }
 
 /// A node as admission sees it.
@@ -143,6 +149,8 @@ pub struct Gate {
     measured: bool,
     patience: Micros,
     added: Micros,
+    /// Whether sequences are cut where parts of the plan are full.
+    align: bool,
     seats: BTreeMap<u32, Vec<Seat>>,
     on: BTreeMap<u32, Vec<JobId>>,
     /// Whether one that waited for the patience lacks memory: then nobody passes it. AD-3
@@ -212,6 +220,8 @@ impl Gate {
             tenants: tenants.into_iter().map(tenant).collect(),
             options: Options {
                 patience: admission.patience,
+                fuse: admission.levels.fuse,
+                order: admission.levels.order,
                 ..Options::default()
             },
             now: scene.now,
@@ -233,6 +243,7 @@ impl Gate {
             measured,
             patience: admission.patience,
             added: admission.max_added_latency,
+            align: admission.levels.align,
             seats: seats
                 .map(|(replica, seats)| (*replica, seats.iter().map(seat).collect()))
                 .collect(),

@@ -22,6 +22,7 @@
 //! | CL-10 | a job that a replica cannot take fails only when the reason lasts longer than `bounds.outage` |
 //! | CL-11 | a drain that no first stage heeds is tried `bounds.drain_tries` times, and then its replica is broken |
 
+mod arranging;
 mod begin;
 mod blame;
 mod closing;
@@ -45,6 +46,7 @@ mod views;
 #[cfg(test)]
 mod tests;
 
+pub use arranging::{Answer, Question};
 pub use outcome::{Effect, Handle, Input, Now, Outcome};
 
 use std::collections::BTreeMap;
@@ -53,6 +55,7 @@ use shared::ids::{JobId, NodeName, PlanEpoch, Term};
 use shared::units::Micros;
 use shared::wire::order::{Order, Ordered};
 
+use self::arranging::Arranging;
 use self::closing::Closing;
 use self::history::History;
 use self::relay::Relay;
@@ -86,6 +89,7 @@ pub struct Coordinator {
     relay: Relay,
     closing: Option<Closing>,
     memory: gate::Memory,
+    arranging: Arranging,
     /// How often in a row a first stage did not end its steps in time.
     undrained: BTreeMap<NodeName, u32>,
     /// How often in a row a move was called off as states could not be stored.
@@ -117,7 +121,11 @@ impl Coordinator {
             Input::Prepared { job, outcome } => self.prepared(job, outcome),
             Input::Told { link, notice } => self.told(link, notice),
             Input::Closed(link) => self.closed(link),
-            Input::Tick => self.tick(),
+            Input::Arranged(answer) => self.arranged(answer),
+            Input::Tick => {
+                self.tick();
+                self.arrange();
+            }
         }
         self.finish()
     }

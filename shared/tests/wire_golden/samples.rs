@@ -3,6 +3,7 @@
 use shared::ids::{EventNumber, JobId, JobName, NodeName, PlanEpoch, Term};
 use shared::job::Products;
 use shared::life::{JobState, Reason, ReasonClass};
+use shared::plan::arrangement::{Arrangement, HybridTask};
 use shared::plan::{Plan, Replica, Seat, Sharing, Sibling};
 use shared::units::{Bytes, Micros};
 use shared::wire::notice::{Departure, Held, Hello, JobNotice, LeaveCause, Notice};
@@ -319,6 +320,17 @@ pub(crate) fn orders() -> Vec<Ordered> {
             step: None,
         },
         Order::Stop,
+        Order::Arrange {
+            epoch,
+            arrangement: Arrangement {
+                buckets: vec![vec![HybridTask {
+                    jobs: vec![JobId(1), JobId(4)],
+                    parts: 8,
+                }]],
+                pass_rows: Some(512),
+                chunk_rows: None,
+            },
+        },
     ];
     let term = Term(2);
     orders

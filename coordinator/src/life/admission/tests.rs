@@ -17,6 +17,7 @@ fn admission(measured: bool) -> Admission {
         patience: HOUR,
         tenants: BTreeMap::new(),
         tokens_per_pass: 512,
+        levels: Levels::default(),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use shared::ids::{JobId, PlanEpoch};
+use shared::ids::{JobId, NodeName, PlanEpoch};
 use shared::job::JobSpec;
 use shared::life::{Reason, ReasonClass};
 
@@ -104,15 +104,10 @@ impl Coordinator {
         self.memory.about = Some(about);
         self.remember();
         let seats = self.book.layout.seats();
-        let nodes = self.members.nodes();
-        let seated = self.book.layout.nodes();
         let served = self.served();
         let scene = Scene {
             shape: &self.settings.backbone.shape,
-            members: nodes
-                .filter(|(name, _)| seated.contains(*name))
-                .map(|(name, node)| (name.clone(), member(node)))
-                .collect(),
+            members: self.planned_members(),
             seats: &seats,
             on: seats
                 .keys()
@@ -138,6 +133,27 @@ impl Coordinator {
             }
         }
         served
+    }
+
+    /// Of these jobs those that the planner knows, as it sees them.
+    pub(super) fn planned_tasks(
+        &mut self,
+        jobs: impl Iterator<Item = JobId>,
+    ) -> BTreeMap<JobId, Task> {
+        self.remember();
+        let tasks = &self.memory.tasks;
+        jobs.filter_map(|job| Some((job, tasks.get(&job)?.clone())))
+            .collect()
+    }
+
+    /// Nodes with a seat, as the planner sees them.
+    pub(super) fn planned_members(&self) -> BTreeMap<NodeName, Member> {
+        let seated = self.book.layout.nodes();
+        let nodes = self.members.nodes();
+        nodes
+            .filter(|(name, _)| seated.contains(*name))
+            .map(|(name, node)| (name.clone(), member(node)))
+            .collect()
     }
 
     /// Jobs that have not ended, as the planner sees them.

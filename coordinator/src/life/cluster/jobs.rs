@@ -164,6 +164,7 @@ impl Coordinator {
                 self.act_on(replica, job, action);
             }
         }
+        self.tell_arrangement(replica);
     }
 
     /// A numbered notice about a job. CL-2

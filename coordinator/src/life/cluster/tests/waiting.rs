@@ -5,14 +5,14 @@ use std::sync::Arc;
 use shared::wire::request::Submission;
 
 use super::*;
-use crate::life::admission::Admission;
+use crate::life::admission::{Admission, Levels};
 use crate::plan::profile::Weights;
 use crate::record::{Inputs, Measure};
 use shared::ids::JobId;
 use shared::units::Bytes;
 
 /// A cluster of one node that offers so many MiB.
-fn desk(mib: u64) -> Desk {
+pub(super) fn desk(mib: u64) -> Desk {
     let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
     desk.machine.settings.admission = Some(Arc::new(Admission {
         profiles: Vec::new(),
@@ -22,6 +22,7 @@ fn desk(mib: u64) -> Desk {
         patience: Micros::of_millis(3_600_000),
         tenants: BTreeMap::new(),
         tokens_per_pass: 512,
+        levels: Levels::default(),
     }));
     desk.memory = Bytes(mib << 20);
     desk.come("a", 1, None);
@@ -30,7 +31,7 @@ fn desk(mib: u64) -> Desk {
 }
 
 /// Submits a job whose adapter takes some seven MiB, and tells of its rows.
-fn submit(desk: &mut Desk, name: &str) -> JobId {
+pub(super) fn submit(desk: &mut Desk, name: &str) -> JobId {
     let spec = format!(
         r#"{{"name":"{name}","adapter":{{"method":"lora","rank":64}},"data":{{"train":"d.jsonl"}},"train":{{"steps":9}}}}"#
     );
