@@ -14,7 +14,9 @@ mod train;
 use clap::{Parser, Subcommand};
 
 pub(crate) use adapter::{AdapterCommand, ImportArgs, InspectAdapterArgs, MergeArgs, MergedFormat};
-pub(crate) use bench::{BenchCommand, BenchPipelineArgs, BenchTrainArgs};
+pub(crate) use bench::{
+    BenchCommand, BenchPipelineArgs, BenchPlanArgs, BenchTrainArgs, BenchWorkload,
+};
 pub(crate) use cluster::{
     CancelArgs, ClusterArgs, Consent, CoordinatorArgs, DrainArgs, EventsArgs, FetchArgs,
     GpuActorArgs, JobArgs, JobsArgs, MigrateArgs, NodesArgs, PauseArgs, ResumeArgs, SampleArgs,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::view::{ClusterView, EventView, JobView, NodeView, SpanView};
+use super::view::{ClusterView, EventView, JobView, NodeView, PlanView, SpanView};
 use crate::ids::{ClusterName, EventNumber, JobId, JobName, NodeName};
 use crate::units::Bytes;
 
@@ -151,6 +151,8 @@ pub enum Request {
     },
     /// Ends the whole cluster in order: [`Reply::Done`] once accepted.
     Shutdown,
+    /// What the planner is asked about the cluster as it stands: [`Reply::Plan`].
+    Plan,
 }
 
 /// The backbone that all nodes must have, and where to get it.
@@ -242,4 +244,6 @@ pub enum Reply {
         /// Keys of `cluster.toml`, each with its value as TOML writes it.
         settings: Vec<(String, String)>,
     },
+    /// What the planner is asked.
+    Plan(Box<PlanView>),
 }

@@ -178,6 +178,7 @@ pub const PURE: &[&str] = &[
     "gpu-actor/src/train/job_state.rs",
     "gpu-actor/src/train/local.rs",
     "gpu-actor/src/train/memory.rs",
+    "gpu-actor/src/train/pack",
     "gpu-actor/src/train/pack.rs",
     "gpu-actor/src/train/progress.rs",
     "gpu-actor/src/train/run.rs",

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use shared::ids::{EventNumber, NodeName};
 use shared::wire::order::{JobAction, Order, SampleOrder};
 use shared::wire::request::{JobRef, Refusal, RefusalCode, Reply, Request, Submission};
+use shared::wire::view::JobView;
 
 use super::{Coordinator, Effect, Handle};
 use crate::life::ledger::{Job, Submitted, account};
@@ -22,7 +23,8 @@ impl Coordinator {
             Request::Status => Ok(Reply::Cluster(self.view())),
             Request::Nodes => Ok(Reply::Nodes(self.node_views())),
             Request::Jobs => Ok(Reply::Jobs(self.job_views())),
-            Request::Job(job) => self.found(&job),
+            Request::Job(job) => self.looked_at(&job),
+            Request::Plan => self.plan_view(),
             Request::Submit(submission) => self.submit(&submission, trace),
             Request::Cancel(job) => self.owner_asks(&job, JobAction::Cancel),
             Request::Pause(job) => self.owner_asks(&job, JobAction::Pause),
@@ -66,6 +68,16 @@ impl Coordinator {
     fn found(&self, job: &JobRef) -> Result<Reply, Refusal> {
         let job = self.book.ledger.find(job)?;
         Ok(Reply::Job(Box::new(self.job_view(job))))
+    }
+
+    /// A job with what it costs it to have company.
+    fn looked_at(&mut self, job: &JobRef) -> Result<Reply, Refusal> {
+        let job = self.book.ledger.find(job)?.clone();
+        let view = JobView {
+            tempo: self.tempo(&job),
+            ..self.job_view(&job)
+        };
+        Ok(Reply::Job(Box::new(view)))
     }
 
     fn submit(&mut self, submission: &Submission, trace: &str) -> Result<Reply, Refusal> {
