@@ -183,6 +183,10 @@ pub(crate) fn requests() -> Vec<Request> {
             signing_request: signing_request(),
         },
         Request::Shutdown,
+        Request::Reclaim {
+            node: node("n1"),
+            within: Micros(30_000_000),
+        },
     ]
 }
 
