@@ -1,6 +1,7 @@
 //! What would keep a cluster from working, looked for one by one.
 
 mod checks;
+mod market;
 mod room;
 mod store;
 
@@ -77,6 +78,7 @@ impl Check {
 /// What must hold before a cluster is started here.
 pub(crate) fn before_start(loaded: &Loaded, settings: &Settings) -> Vec<Check> {
     let mut found = checks::ports(loaded);
+    found.extend(market::check(loaded, settings));
     found.extend(checks::model(loaded, settings));
     found.push(store::check(loaded, settings));
     found.extend(room::check(loaded));
@@ -98,6 +100,7 @@ pub(crate) fn all(
         None => checks::ports(loaded),
     };
     found.extend(checks::certificates(loaded));
+    found.extend(market::check(loaded, settings));
     found.extend(checks::model(loaded, settings));
     found.push(store::check(loaded, settings));
     found.extend(room::check(loaded));

@@ -11,6 +11,7 @@ use shared::config::load::Loaded;
 use crate::args::{ConfigCheckArgs, ConfigCommand, ConfigInitArgs, ConfigShowArgs};
 use crate::cluster_file;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::process;
 use crate::render::{self, Align, Output, Table};
 use crate::session::Session;
 
@@ -71,6 +72,11 @@ fn show(args: &ConfigShowArgs, session: &Session<'_>) -> Result<Exit, Failure> {
 fn check(args: &ConfigCheckArgs, session: &Session<'_>) -> Result<Exit, Failure> {
     let output = session.output;
     let loaded = cluster_file::load(&session.cluster(&args.cluster), session.settings)?;
+    let wrong = process::market::problems(&loaded, session.settings);
+    if !wrong.is_empty() {
+        let lines: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+        return Err(Failure::new(Exit::BadInput, lines.join("\n")));
+    }
     let nodes = loaded.config.node.len();
     let told = json!({ "file": loaded.path, "ok": true, "nodes": nodes });
     let text = format!("{} can be: {nodes} nodes", loaded.path.display());
