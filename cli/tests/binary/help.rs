@@ -29,6 +29,7 @@ const COMMANDS: &[&[&str]] = &[
     &["simulate"],
     &["market"],
     &["market", "show"],
+    &["market", "bill"],
     &["market", "forecast"],
     &["market", "backtest"],
     &["market", "explain"],
