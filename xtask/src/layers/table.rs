@@ -255,6 +255,10 @@ pub const SHELL: &[(&str, &str)] = &[
         "starts and ends processes of this machine",
     ),
     (
+        "market-actor/src/provider/local",
+        "keeps in files what was started, and looks for processes",
+    ),
+    (
         "market-actor/src/provider/process.rs",
         "tells processes of the system apart and ends them",
     ),
