@@ -126,7 +126,6 @@ impl Office {
             spec: serde_json::to_string(&spec).unwrap(),
             rows: "rows".into(),
             rows_sha256: seal::hash(&rows),
-            market: None,
             init_from: None,
             init_tokens: Vec::new(),
             paused: false,
