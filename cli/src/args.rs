@@ -28,7 +28,7 @@ pub(crate) use local::{
     ConfigInitArgs, ConfigShowArgs, DoctorArgs, DownArgs, JoinArgs, JoinRole, ReplArgs, UpArgs,
 };
 pub(crate) use market::{
-    BacktestArgs, ExplainArgs, ForecastArgs, MarketActorArgs, MarketCommand, MomentArgs,
+    BacktestArgs, BillArgs, ExplainArgs, ForecastArgs, MarketActorArgs, MarketCommand, MomentArgs,
     OrphansArgs, ShapeArgs, ShowMarketArgs, TraceArgs as MarketTraceArgs, WhatifArgs,
 };
 pub(crate) use model::{InspectArgs, ModelCommand, PullArgs, TinyArgs, TinyFamily};

@@ -195,6 +195,10 @@ pub(crate) fn requests() -> Vec<Request> {
         },
         Request::Shutdown,
         Request::Plan,
+        Request::Reclaim {
+            node: node("n1"),
+            within: Micros(30_000_000),
+        },
     ]
 }
 

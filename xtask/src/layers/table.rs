@@ -260,6 +260,10 @@ pub const SHELL: &[(&str, &str)] = &[
         "starts and ends processes of this machine",
     ),
     (
+        "market-actor/src/provider/local",
+        "keeps in files what was started, and looks for processes",
+    ),
+    (
         "market-actor/src/provider/replay.rs",
         "acts on processes as a trace says",
     ),

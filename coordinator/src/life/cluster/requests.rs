@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use shared::ids::{EventNumber, NodeName};
+use shared::job::JobSpec;
 use shared::wire::order::{JobAction, Order, SampleOrder};
 use shared::wire::request::{JobRef, Refusal, RefusalCode, Reply, Request, Submission};
 use shared::wire::view::JobView;
@@ -30,6 +31,7 @@ impl Coordinator {
             Request::Pause(job) => self.owner_asks(&job, JobAction::Pause),
             Request::Resume(job) => self.owner_asks(&job, JobAction::Resume),
             Request::Drain { node, undo, force } => self.drain(&node, undo, force),
+            Request::Reclaim { node, within } => self.reclaim(&node, within),
             Request::Migrate { from, to } => self.migrate(&from, to.as_ref()),
             Request::Shutdown => {
                 self.shut_down();
@@ -90,6 +92,7 @@ impl Coordinator {
         let job = match ledger.submit(submission, trace, shape, limits.live_jobs)? {
             Submitted::Known(job) => job,
             Submitted::New(job, accepted) => {
+                self.may_ask(submission)?;
                 let mut accepted = accepted;
                 accepted.served_from = self.served_from(&account::tenant(&accepted.spec));
                 self.record(Change::Submitted { job, accepted });
@@ -101,6 +104,17 @@ impl Coordinator {
             }
         };
         self.found(&JobRef::Id(job))
+    }
+
+    /// Whether a job can have the deadline and the budget that it asks for.
+    fn may_ask(&self, submission: &Submission) -> Result<(), Refusal> {
+        let spec: Option<JobSpec> = serde_json::from_str(&submission.spec).ok();
+        let least = self.settings.limits.least_budget;
+        let asks = spec.and_then(|spec| spec.market);
+        match asks.and_then(|asks| asks.refusal(self.now.wall, least)) {
+            Some(message) => Err(refusal(RefusalCode::Invalid, message)),
+            None => Ok(()),
+        }
     }
 
     fn owner_asks(&mut self, job: &JobRef, action: JobAction) -> Result<Reply, Refusal> {
