@@ -12,7 +12,7 @@ use coordinator::life::admission;
 use coordinator::plan::answer::Plan as Answer;
 use coordinator::plan::place::Seat;
 use coordinator::plan::profile::{Link, Weights, processor};
-use coordinator::plan::snapshot::{Machine, Options, Snapshot};
+use coordinator::plan::snapshot::{Machine, Options, Saturation, Snapshot};
 use coordinator::plan::solve::solve;
 use coordinator::record::Measure;
 use gpu_actor::model::Model;
@@ -137,7 +137,11 @@ proptest! {
         family in proptest::sample::select(Family::ALL.to_vec()),
         nodes in proptest::collection::vec((1..5u32, prop_oneof![600..3_000u64, Just(1 << 18)]), 1..5),
         (fuse, order, align) in (any::<bool>(), any::<bool>(), any::<bool>()),
-        saturation_permille in prop_oneof![Just(0u64), Just(5), Just(400)],
+        saturation in prop_oneof![
+            Just(Saturation::Off),
+            Just(Saturation::NoLoss { permille: 20 }),
+            Just(Saturation::Growth { permille: 400 }),
+        ],
         stages in proptest::option::of(1..4u32),
         tokens_per_pass in prop_oneof![1..600usize, Just(10_000)],
     ) {
@@ -146,7 +150,7 @@ proptest! {
         }
         let model = tiny::model(family, true);
         let stages = stages.filter(|stages| *stages as usize <= nodes.len());
-        let options = Options { fuse, order, align, saturation_permille, stages, ..Options::default() };
+        let options = Options { fuse, order, align, saturation, stages, ..Options::default() };
         let question = snapshot(&model, &plans, &nodes, options);
         // Nodes too small for the backbone make no plan.
         if let Ok((answer, _)) = solve(&question, None) {
