@@ -28,7 +28,7 @@ pub(crate) use local::{
     ConfigInitArgs, ConfigShowArgs, DoctorArgs, DownArgs, JoinArgs, JoinRole, ReplArgs, UpArgs,
 };
 pub(crate) use market::{
-    BacktestArgs, ExplainArgs, ForecastArgs, MarketActorArgs, MarketCommand, MomentArgs,
+    BacktestArgs, BillArgs, ExplainArgs, ForecastArgs, MarketActorArgs, MarketCommand, MomentArgs,
     OrphansArgs, ShapeArgs, ShowMarketArgs, TraceArgs as MarketTraceArgs, WhatifArgs,
 };
 pub(crate) use model::{InspectArgs, ModelCommand, PullArgs, TinyArgs, TinyFamily};
@@ -59,6 +59,7 @@ Exit codes:
   11   no capacity: no node can do it
   12   the coordinator itself failed
   13   a job that was waited for did not succeed
+  14   the cluster has ended, and steps that were taken are not durable
   130  interrupted; what was trained is saved
 
 Environment:

@@ -107,8 +107,14 @@ pub(crate) fn chrome(spans: &[SpanView]) -> Value {
 
 /// What was sent, each with its receive: the first one after it of the same micro-batch on a neighbouring stage.
 fn arrows(spans: &[SpanView]) -> Vec<(&SpanView, &SpanView)> {
-    let mut sends: Vec<&SpanView> = spans.iter().filter(|span| span.lane.starts_with(OUT)).collect();
-    let mut receives: Vec<&SpanView> = spans.iter().filter(|span| span.lane.starts_with(IN)).collect();
+    let mut sends: Vec<&SpanView> = spans
+        .iter()
+        .filter(|span| span.lane.starts_with(OUT))
+        .collect();
+    let mut receives: Vec<&SpanView> = spans
+        .iter()
+        .filter(|span| span.lane.starts_with(IN))
+        .collect();
     sends.sort_by_key(|span| span.start);
     receives.sort_by_key(|span| span.start);
     let mut arrows = Vec::new();

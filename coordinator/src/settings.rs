@@ -1,12 +1,14 @@
 //! What the decisions go by; read from a file by the shell and passed in.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use shared::actor::waits::Waits;
+use shared::ids::NodeName;
 use shared::job::Products;
 use shared::model::ModelShape;
 use shared::recompute::Recompute;
-use shared::units::{Bytes, Micros};
+use shared::units::{Bytes, MicroUsd, Micros};
 
 use crate::life::admission::Admission;
 use crate::life::placement::{Stages, Weights};
@@ -54,6 +56,10 @@ pub struct Layout {
     pub expect: u32,
     /// ... unless this long passed since the leadership began.
     pub settle: Micros,
+    /// Nodes that the cluster's file lists: they may yet come.
+    pub listed: BTreeSet<NodeName>,
+    /// Whether a market may bring more.
+    pub market: bool,
     /// Most bytes of activations that a stage may hold at once.
     pub activation_budget: Bytes,
     /// Layers of every stage that keep no activations.
@@ -71,6 +77,8 @@ pub struct Limits {
     pub events_kept: usize,
     /// Events in one answer.
     pub events_answered: usize,
+    /// What a job that names a budget costs at least; 0 where no market holds the machines.
+    pub least_budget: MicroUsd,
 }
 
 /// How long each thing may take.
@@ -110,6 +118,7 @@ impl Default for Limits {
             live_jobs: 10_000,
             events_kept: 20_000,
             events_answered: 500,
+            least_budget: MicroUsd(0),
         }
     }
 }
@@ -174,6 +183,8 @@ pub(crate) mod testing {
                 replicas,
                 expect,
                 settle: Micros::of_millis(10_000),
+                listed: BTreeSet::new(),
+                market: false,
                 activation_budget: Bytes(50),
                 recompute: Recompute::None,
             },

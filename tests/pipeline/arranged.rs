@@ -86,12 +86,17 @@ fn an_arrangement_holds_from_the_next_round_on() {
         while !session.is_idle() {
             if arranged {
                 let of: Vec<usize> = (0..5).map(|job| (job * (round + 1) + round) % 4).collect();
-                session.arrange(arrangement(&of, &[(round, 1), (1, 2 + round as u32), (0, 3)]));
+                session.arrange(arrangement(
+                    &of,
+                    &[(round, 1), (1, 2 + round as u32), (0, 3)],
+                ));
             }
             session.round();
             round += 1;
         }
-        let states = plans.iter().map(|plan| session.state(&plan.spec.name).unwrap());
+        let states = plans
+            .iter()
+            .map(|plan| session.state(&plan.spec.name).unwrap());
         states.map(|state| state_bits(&state)).collect::<Vec<_>>()
     };
     assert!(train(false) == train(true));

@@ -59,6 +59,7 @@ pub fn plain(name: &str, adapter: AdapterSpec) -> Plan {
         eval: EvalSpec::default(),
         checkpoint: CheckpointSpec::default(),
         tenant: None,
+        market: None,
         init_from: None,
     };
     Plan {

@@ -54,10 +54,10 @@ pub(crate) struct BenchTrainArgs {
     )]
     pub(crate) jobs: Vec<usize>,
     /// Rounds to measure for each number of jobs; even, so that both batches count
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) rounds: u64,
     /// LoRA rank
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = count(1, 1024))]
     pub(crate) rank: usize,
     /// The first half of each sequence does not count in the loss
     #[arg(long)]
@@ -69,10 +69,10 @@ pub(crate) struct BenchTrainArgs {
     #[arg(long, value_name = "ARITHMETIC", default_value = "f32", value_parser = parse::products)]
     pub(crate) products: Products,
     /// Most tokens of a pass
-    #[arg(long, value_name = "N", default_value_t = 512)]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = parse::pass_tokens)]
     pub(crate) tokens_per_pass: usize,
     /// Compute threads [default: one per available core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::threads)]
     pub(crate) threads: Option<usize>,
     /// Leaves out the comparison with bare products
     #[arg(long)]

@@ -35,7 +35,7 @@ pub(crate) struct ProfileArgs {
     )]
     pub(crate) model: String,
     /// Compute threads [default: one per available core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::threads)]
     pub(crate) threads: Option<usize>,
     /// How weights are held: as-shipped, f32 or bf16
     #[arg(long, value_name = "FORMAT", default_value = "as-shipped", value_parser = ["as-shipped", "f32", "bf16"])]

@@ -11,6 +11,8 @@ use shared::config::load::Loaded;
 use crate::args::{ConfigCheckArgs, ConfigCommand, ConfigInitArgs, ConfigShowArgs};
 use crate::cluster_file;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::health;
+use crate::local::cluster;
 use crate::render::{self, Align, Output, Table};
 use crate::session::Session;
 
@@ -67,10 +69,11 @@ fn show(args: &ConfigShowArgs, session: &Session<'_>) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Looks for everything that cannot be.
+/// Looks for everything that cannot be: what `spotmux up` would refuse is refused here, but for addresses that are taken.
 fn check(args: &ConfigCheckArgs, session: &Session<'_>) -> Result<Exit, Failure> {
     let output = session.output;
     let loaded = cluster_file::load(&session.cluster(&args.cluster), session.settings)?;
+    cluster::refuse(health::of_settings(&loaded, session.settings))?;
     let nodes = loaded.config.node.len();
     let told = json!({ "file": loaded.path, "ok": true, "nodes": nodes });
     let text = format!("{} can be: {nodes} nodes", loaded.path.display());

@@ -41,9 +41,10 @@ impl Pace {
         for projection in Projection::ALL {
             let (out, input) = model.shape.projection(projection);
             let (out, input) = (out as u64, input as u64);
-            let entry = profile.linear.iter().find(|entry| {
-                (entry.out, entry.input, entry.weights) == (out, input, blocks)
-            });
+            let entry = profile
+                .linear
+                .iter()
+                .find(|entry| (entry.out, entry.input, entry.weights) == (out, input, blocks));
             let entry = entry.ok_or_else(|| {
                 let message = format!("the profile has no product of {out} x {input}");
                 Failure::new(Exit::BadInput, message).hint("measure it on this model")

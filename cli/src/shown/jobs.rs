@@ -109,6 +109,9 @@ pub(crate) fn facts(job: &JobView, now: Micros) -> String {
     if job.recoveries > 0 {
         pairs.push(("recoveries", job.recoveries.to_string()));
     }
+    if job.moves > 0 {
+        pairs.push(("moves", job.moves.to_string()));
+    }
     pairs.push(("submitted", ago(job.submitted)));
     if let Some(started) = job.started {
         pairs.push(("started", ago(started)));

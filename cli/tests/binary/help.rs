@@ -30,6 +30,7 @@ const COMMANDS: &[&[&str]] = &[
     &["simulate"],
     &["market"],
     &["market", "show"],
+    &["market", "bill"],
     &["market", "forecast"],
     &["market", "backtest"],
     &["market", "explain"],

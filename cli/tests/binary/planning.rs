@@ -300,5 +300,9 @@ fn each_level_is_predicted_and_measured() {
     }
     // Nothing shares a pass without fuse; with it no step is predicted to be longer.
     assert_eq!(found[1]["hybrid_tasks"], 8);
-    assert!(found.iter().all(|one| one["predicted_ms"].as_f64() >= found[0]["predicted_ms"].as_f64()));
+    assert!(
+        found
+            .iter()
+            .all(|one| one["predicted_ms"].as_f64() >= found[0]["predicted_ms"].as_f64())
+    );
 }

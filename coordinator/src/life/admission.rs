@@ -8,7 +8,7 @@
 //!   as nobody shall wait for a guess;
 //! - the step of a job would take longer than alone by more than the bound.
 //!
-//! **Starvation.** A job that has waited for the patience is asked for memory alone, and while memory is short for it no
+//! **Starvation.** A job that has waited for the patience (waited: not trained, not been paused) is asked for memory alone, and while memory is short for it no
 //! later job begins. Nothing that trains is halted for it, so it begins when enough of those that train have ended.
 //!
 //! **Never.** A job that fits no replica even alone is refused, with the stage that is too small and the largest rank,
@@ -36,8 +36,8 @@ use crate::plan::device::Device;
 use crate::plan::estimate::Loads;
 use crate::plan::fair;
 use crate::plan::pipeline::Pipeline;
-use crate::plan::place::{Fleet, Seat};
-use crate::plan::profile::{BadProfile, Link, Origin, Profile, Weights, processor};
+use crate::plan::place::{Fleet, NoPlace, Seat};
+use crate::plan::profile::{Link, Origin, Profile, Weights, processor};
 use crate::plan::snapshot::{Machine, Options, Saturation, Snapshot, Task, Tenant};
 use crate::record::Measure;
 
@@ -170,7 +170,7 @@ pub struct Scene<'a> {
     pub on: BTreeMap<u32, Vec<JobId>>,
     /// All jobs that have not ended and whose rows are known.
     pub tasks: BTreeMap<JobId, Task>,
-    /// Tokens that each tenant's jobs were trained on.
+    /// What each tenant was served, those without a job too.
     pub served: BTreeMap<String, u64>,
     /// Now, by the clock that jobs were submitted by.
     pub now: Micros,
@@ -180,8 +180,8 @@ impl Gate {
     /// Opens it.
     ///
     /// # Errors
-    /// [`BadProfile`] when a profile lacks an operation of the backbone.
-    pub fn new(admission: &Admission, scene: Scene<'_>) -> Result<Self, BadProfile> {
+    /// [`NoPlace`] when the planner cannot say what the seats hold, as when a profile lacks an operation of the backbone.
+    pub fn new(admission: &Admission, scene: Scene<'_>) -> Result<Self, NoPlace> {
         let mut profiles = BTreeMap::new();
         let mut nodes = BTreeMap::new();
         let mut measured = true;
@@ -226,11 +226,10 @@ impl Gate {
             },
             now: scene.now,
         };
-        let fleet = match Fleet::new(&snapshot) {
-            Ok(fleet) => fleet,
-            Err(crate::plan::place::NoPlace::Profile(reason)) => return Err(reason),
+        let fleet = match snapshot.nodes.is_empty() {
             // No node, no seat, no question.
-            Err(_) => Fleet::empty(),
+            true => Fleet::empty(),
+            false => Fleet::new(&snapshot)?,
         };
         let seat = |seat: &shared::plan::Seat| Seat {
             node: seat.node.clone(),

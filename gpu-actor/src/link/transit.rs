@@ -62,7 +62,10 @@ impl Transits {
 
     /// Takes those out that were noted since the last call.
     pub(super) fn take(&self) -> Vec<Transit> {
-        let kept = self.0.as_ref().map(|(_, kept)| lock(kept).drain(..).collect());
+        let kept = self
+            .0
+            .as_ref()
+            .map(|(_, kept)| lock(kept).drain(..).collect());
         kept.unwrap_or_default()
     }
 }

@@ -37,7 +37,10 @@ fn may_ask_the_coordinator(peer: Role, request: &Request) -> bool {
             matches!(peer, Role::Client | Role::MarketActor | Role::Coordinator)
         }
         // Machines that are taken are emptied, and a budget that is used up pauses.
-        Request::Drain { .. } | Request::Migrate { .. } | Request::Pause(_) => {
+        Request::Drain { .. }
+        | Request::Reclaim { .. }
+        | Request::Migrate { .. }
+        | Request::Pause(_) => {
             matches!(peer, Role::Client | Role::MarketActor)
         }
         Request::HasFile(_)

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::view::{ClusterView, EventView, JobView, NodeView, PlanView, SpanView};
 use crate::ids::{ClusterName, EventNumber, JobId, JobName, NodeName};
-use crate::units::Bytes;
+use crate::units::{Bytes, Micros};
 
 /// How a client names a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,6 +111,8 @@ pub enum Request {
         node: NodeName,
         /// Whether it may have work again.
         undo: bool,
+        /// Whether it is to be empty even where its layers have no other place.
+        force: bool,
     },
     /// Moves the stage of a node to another: [`Reply::Done`] once accepted.
     Migrate {
@@ -151,6 +153,13 @@ pub enum Request {
     Shutdown,
     /// What the planner is asked about the cluster as it stands: [`Reply::Plan`].
     Plan,
+    /// The machine of a node will be taken: its work moves within that time, or is made durable: [`Reply::Done`] once accepted.
+    Reclaim {
+        /// The node.
+        node: NodeName,
+        /// How long it stays.
+        within: Micros,
+    },
 }
 
 /// The backbone that all nodes must have, and where to get it.

@@ -42,8 +42,10 @@ pub struct JobView {
     pub replica: Option<u32>,
     /// Jobs before it in the queue.
     pub queue_position: Option<u32>,
-    /// How often it went on from a durable step after a loss or move.
+    /// How often it went on from a durable step after a loss.
     pub recoveries: u32,
+    /// How often it went on after a move that was planned: nothing was lost.
+    pub moves: u32,
     /// When it was submitted, since 1970.
     pub submitted: Micros,
     /// When it took its first step, since 1970.
@@ -104,6 +106,8 @@ pub struct ClusterView {
     pub plan: Plan,
     /// The plan being moved to, and how far that is, in a word.
     pub moving: Option<(PlanEpoch, String)>,
+    /// Why fewer replicas stand than are wanted, and which nodes are kept from work.
+    pub lack: Option<String>,
     /// Name of the backbone.
     pub model: String,
     /// Layers of the backbone.

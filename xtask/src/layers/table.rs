@@ -198,6 +198,10 @@ pub const SHELL: &[(&str, &str)] = &[
         "reads the file of a cluster's settings",
     ),
     ("shared/src/config/load", "its tests"),
+    (
+        "shared/src/process.rs",
+        "tells processes of the system apart and ends them",
+    ),
     ("data/src/job_data.rs", "opens the files a job names"),
     (
         "data/src/regular.rs",
@@ -256,8 +260,8 @@ pub const SHELL: &[(&str, &str)] = &[
         "starts and ends processes of this machine",
     ),
     (
-        "market-actor/src/provider/process.rs",
-        "tells processes of the system apart and ends them",
+        "market-actor/src/provider/local",
+        "keeps in files what was started, and looks for processes",
     ),
     (
         "market-actor/src/provider/replay.rs",

@@ -225,13 +225,21 @@ mod tests {
     fn on_one_stage_a_hybrid_task_is_told_as_it_is() {
         let (orders, _) = told(&[vec![512; 4], vec![256]], 2, 1);
         assert_eq!(jobs(&orders), [(vec![4], 2), (vec![0, 1, 2, 3], 2)]);
-        assert_eq!((orders.pass_rows, orders.chunk_rows), (Some(1152), Some(256)));
+        assert_eq!(
+            (orders.pass_rows, orders.chunk_rows),
+            (Some(1152), Some(256))
+        );
     }
 
     #[test]
     fn on_two_stages_four_runs_follow_each_other_with_passes_as_large() {
         let (orders, _) = told(&[vec![512; 8]], 4, 2);
-        let runs = [(vec![0, 4], 1), (vec![1, 5], 1), (vec![2, 6], 1), (vec![3, 7], 1)];
+        let runs = [
+            (vec![0, 4], 1),
+            (vec![1, 5], 1),
+            (vec![2, 6], 1),
+            (vec![3, 7], 1),
+        ];
         assert_eq!(jobs(&orders), runs);
         assert_eq!(orders.buckets.len(), 4);
         // Fewer jobs than runs, and one that cannot be dealt.

@@ -4,9 +4,8 @@ use shared::ids::Term;
 use shared::units::Micros;
 
 use super::history::History;
+use super::notes::Notes;
 use super::relay::Relay;
-use super::reprieve::Reprieves;
-use super::tempo::Tempos;
 use super::{Coordinator, Effect, Now, Outcome};
 use crate::book::Book;
 use crate::life::membership::Membership;
@@ -47,9 +46,7 @@ impl Coordinator {
             arranging: Default::default(),
             undrained: std::collections::BTreeMap::new(),
             unstored: 0,
-            reprieves: Reprieves::default(),
-            tempos: Tempos::default(),
-            told_sharing: std::collections::BTreeMap::new(),
+            notes: Notes::default(),
             ignored: 0,
             now,
             out: Outcome::default(),

@@ -250,6 +250,9 @@ impl Coordinator {
             self.ignored += 1;
             return;
         };
+        if self.is_stopping() {
+            return;
+        }
         let bounds = &self.settings.bounds;
         let away = |name: &NodeName| {
             self.members.presence(self.now.steady, name, bounds) == Presence::Away
@@ -284,7 +287,8 @@ impl Coordinator {
         for (node, link) in self.members.tick(steady, &bounds) {
             let reason = format!("nothing was heard of it for {}", bounds.heartbeat);
             self.close(link, reason.clone());
-            if !self.left(&node) {
+            // One that was told to stop and is silent since has not left: nothing is known of it.
+            if self.is_stopping() || !self.left(&node) {
                 self.lose(&node, &reason);
             }
             let effects = self.relay.lost(&node);

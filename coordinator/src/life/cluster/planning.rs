@@ -61,8 +61,8 @@ impl Coordinator {
                 .collect(),
             seats: &seats,
             on: BTreeMap::new(),
-            tasks: self.memory.tasks().clone(),
-            served: self.served(),
+            tasks: self.notes.tasks.clone(),
+            served: self.book.ledger.served().clone(),
             now: self.now.wall,
         };
         Gate::new(&admission, scene).map_err(|reason| refused(reason.to_string()))
@@ -102,7 +102,7 @@ impl Coordinator {
 
     /// How fast a job goes, beside a step of it alone on the same replica.
     pub(super) fn tempo(&mut self, job: &Job) -> Option<Tempo> {
-        let (step, steps) = self.tempos.median(job.id)?;
+        let (step, steps) = self.notes.tempos.median(job.id)?;
         let replica = job.replica?;
         let alone = self.whole_gate().ok();
         let alone = alone.and_then(|gate| gate.alone(replica, job.id));
@@ -127,7 +127,12 @@ mod tests {
         assert_eq!(leave_out(&mut few), 0);
         let told = serde_json::to_string(&few).map_or(0, |text| text.len());
         assert!(told < 1 << 20, "{told} bytes");
-        let mut many = snapshot(llama_7b(), &Peak::A40, 2, vec![task(8, &[64; 1_024]); 1_000]);
+        let mut many = snapshot(
+            llama_7b(),
+            &Peak::A40,
+            2,
+            vec![task(8, &[64; 1_024]); 1_000],
+        );
         let left = leave_out(&mut many);
         assert!(left > 900, "{left}");
         let told = serde_json::to_string(&many).map_or(0, |text| text.len());

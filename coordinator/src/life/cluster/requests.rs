@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use shared::ids::{EventNumber, NodeName};
+use shared::job::JobSpec;
 use shared::wire::order::{JobAction, Order, SampleOrder};
 use shared::wire::request::{JobRef, Refusal, RefusalCode, Reply, Request, Submission};
 use shared::wire::view::JobView;
 
 use super::{Coordinator, Effect, Handle};
-use crate::life::ledger::{Job, Submitted};
+use crate::life::ledger::{Job, Submitted, account};
 use crate::life::membership::Presence;
-use crate::life::placement::place;
+use crate::life::transition::{Event, Move};
 use crate::record::Change;
 
 fn refusal(code: RefusalCode, message: String) -> Refusal {
@@ -29,7 +30,8 @@ impl Coordinator {
             Request::Cancel(job) => self.owner_asks(&job, JobAction::Cancel),
             Request::Pause(job) => self.owner_asks(&job, JobAction::Pause),
             Request::Resume(job) => self.owner_asks(&job, JobAction::Resume),
-            Request::Drain { node, undo } => self.drain(&node, undo),
+            Request::Drain { node, undo, force } => self.drain(&node, undo, force),
+            Request::Reclaim { node, within } => self.reclaim(&node, within),
             Request::Migrate { from, to } => self.migrate(&from, to.as_ref()),
             Request::Shutdown => {
                 self.shut_down();
@@ -89,8 +91,11 @@ impl Coordinator {
         let ledger = &self.book.ledger;
         let job = match ledger.submit(submission, trace, shape, limits.live_jobs)? {
             Submitted::Known(job) => job,
-            Submitted::New(job, change) => {
-                self.record(change);
+            Submitted::New(job, accepted) => {
+                self.may_ask(submission)?;
+                let mut accepted = accepted;
+                accepted.served_from = self.served_from(&account::tenant(&accepted.spec));
+                self.record(Change::Submitted { job, accepted });
                 self.effect(Effect::StartPreparing {
                     job,
                     submission: submission.clone(),
@@ -99,6 +104,17 @@ impl Coordinator {
             }
         };
         self.found(&JobRef::Id(job))
+    }
+
+    /// Whether a job can have the deadline and the budget that it asks for.
+    fn may_ask(&self, submission: &Submission) -> Result<(), Refusal> {
+        let spec: Option<JobSpec> = serde_json::from_str(&submission.spec).ok();
+        let least = self.settings.limits.least_budget;
+        let asks = spec.and_then(|spec| spec.market);
+        match asks.and_then(|asks| asks.refusal(self.now.wall, least)) {
+            Some(message) => Err(refusal(RefusalCode::Invalid, message)),
+            None => Ok(()),
+        }
     }
 
     fn owner_asks(&mut self, job: &JobRef, action: JobAction) -> Result<Reply, Refusal> {
@@ -126,7 +142,7 @@ impl Coordinator {
         self.out.effects.extend(effects);
     }
 
-    fn drain(&mut self, node: &NodeName, undo: bool) -> Result<Reply, Refusal> {
+    fn drain(&mut self, node: &NodeName, undo: bool, force: bool) -> Result<Reply, Refusal> {
         let known = self.members.get(node).is_some() || self.book.draining.contains(node);
         if !known {
             let message = format!("no node {node} ever came: `spotmux nodes` lists all");
@@ -135,16 +151,16 @@ impl Coordinator {
         if self.book.draining.contains(node) != undo {
             return Ok(Reply::Done);
         }
-        if !undo && self.book.layout.place_of(node).is_some() {
-            let mut snapshot = self.snapshot();
-            snapshot.nodes.remove(node);
-            if let Err(why) = place(&snapshot, &self.book.layout.seats()) {
-                let message = format!("without {node} there is no plan: {why}");
-                return Err(refusal(RefusalCode::NoCapacity, message));
-            }
+        if !undo && !force {
+            self.can_spare(node)?;
         }
-        let node = node.clone();
-        self.record(Change::DrainAsked { node, undo });
+        let seat = |m: &Move| m.goal().seats(node);
+        let aimed_at = !undo && self.moving.as_ref().is_some_and(seat);
+        let name = node.clone();
+        self.record(Change::DrainAsked { node: name, undo });
+        if aimed_at {
+            self.step_move(Event::CallOff(format!("{node} shall be empty")));
+        }
         Ok(Reply::Done)
     }
 

@@ -61,6 +61,11 @@ impl Tempos {
         self.times.remove(&job);
     }
 
+    /// Jobs whose steps are known.
+    pub(super) fn jobs(&self) -> impl Iterator<Item = JobId> {
+        self.last.keys().chain(self.times.keys()).copied()
+    }
+
     /// The median time of a job's last steps, and of how many.
     pub(super) fn median(&self, job: JobId) -> Option<(Micros, u32)> {
         let mut times: Vec<Micros> = self.times.get(&job)?.iter().copied().collect();
@@ -106,7 +111,14 @@ mod tests {
             tempos.note(job, &step(number), Micros(3_600_000_300 + 250 * number));
         }
         assert_eq!(tempos.median(job), Some((Micros(250), 8)));
-        tempos.note(job, &JobNotice::Finished { step: 16, early: false }, Micros(9));
+        tempos.note(
+            job,
+            &JobNotice::Finished {
+                step: 16,
+                early: false,
+            },
+            Micros(9),
+        );
         assert_eq!(tempos.median(job), None);
     }
 }

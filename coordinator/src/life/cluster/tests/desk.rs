@@ -318,6 +318,12 @@ impl Desk {
         answer.expect("an answer")
     }
 
+    /// Asks for a node to be empty.
+    pub(super) fn drain(&mut self, node: &str, force: bool) -> Reply {
+        let (node, undo) = (name(node), false);
+        self.ask(Request::Drain { node, undo, force })
+    }
+
     pub(super) fn state(&self, job: JobId) -> JobState {
         self.machine.book.ledger.get(job).unwrap().state
     }
