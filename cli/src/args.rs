@@ -14,7 +14,9 @@ mod train;
 use clap::{Parser, Subcommand};
 
 pub(crate) use adapter::{AdapterCommand, ImportArgs, InspectAdapterArgs, MergeArgs, MergedFormat};
-pub(crate) use bench::{BenchCommand, BenchPipelineArgs, BenchTrainArgs};
+pub(crate) use bench::{
+    BenchCommand, BenchPipelineArgs, BenchPlanArgs, BenchTrainArgs, BenchWorkload,
+};
 pub(crate) use cluster::{
     CancelArgs, ClusterArgs, Consent, CoordinatorArgs, DrainArgs, EventsArgs, FetchArgs,
     GpuActorArgs, JobArgs, JobsArgs, MigrateArgs, NodesArgs, PauseArgs, ResumeArgs, SampleArgs,
@@ -26,7 +28,7 @@ pub(crate) use local::{
     ConfigInitArgs, ConfigShowArgs, DoctorArgs, DownArgs, JoinArgs, JoinRole, ReplArgs, UpArgs,
 };
 pub(crate) use market::{
-    BacktestArgs, ExplainArgs, ForecastArgs, MarketActorArgs, MarketCommand, MomentArgs,
+    BacktestArgs, BillArgs, ExplainArgs, ForecastArgs, MarketActorArgs, MarketCommand, MomentArgs,
     OrphansArgs, ShapeArgs, ShowMarketArgs, TraceArgs as MarketTraceArgs, WhatifArgs,
 };
 pub(crate) use model::{InspectArgs, ModelCommand, PullArgs, TinyArgs, TinyFamily};

@@ -222,6 +222,7 @@ fn decide(loaded: &Loaded, model: &Model, hash: String) -> Result<decisions::Set
             jobs_per_replica: narrow(config.limits.jobs_per_replica),
             live_jobs: narrow(config.limits.jobs),
             events_kept: usize::try_from(config.coordinator.events_kept).unwrap_or(usize::MAX),
+            least_budget: market::least_budget(loaded),
             ..decisions::Limits::default()
         },
         bounds: decisions::Bounds {

@@ -197,6 +197,13 @@ pub enum Change {
         /// Why.
         reason: String,
     },
+    /// A node of a replica uses more memory than it offers, and passes are made smaller.
+    Regrouped {
+        /// The replica.
+        replica: u32,
+        /// Of which node, and by how much.
+        reason: String,
+    },
     /// Seats for a new plan are being opened.
     MoveStarted {
         /// Of the plan to come.

@@ -8,7 +8,7 @@ use shared::ids::NodeName;
 use shared::job::Products;
 use shared::model::ModelShape;
 use shared::recompute::Recompute;
-use shared::units::{Bytes, Micros};
+use shared::units::{Bytes, MicroUsd, Micros};
 
 use crate::life::admission::Admission;
 use crate::life::placement::{Stages, Weights};
@@ -77,6 +77,8 @@ pub struct Limits {
     pub events_kept: usize,
     /// Events in one answer.
     pub events_answered: usize,
+    /// What a job that names a budget costs at least; 0 where no market holds the machines.
+    pub least_budget: MicroUsd,
 }
 
 /// How long each thing may take.
@@ -116,6 +118,7 @@ impl Default for Limits {
             live_jobs: 10_000,
             events_kept: 20_000,
             events_answered: 500,
+            least_budget: MicroUsd(0),
         }
     }
 }

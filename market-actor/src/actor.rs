@@ -3,19 +3,23 @@
 //! | file | |
 //! | --- | --- |
 //! | `market` | the actor: events to the broker, its effects performed |
-//! | `hands` | asks the provider, each call within a bound |
+//! | `hands` | asks the provider on a thread of its own, each call within a bound |
 //! | `line` | asks the coordinator; keeps the certificate fresh |
-//! | [`journal`] | the record of machines, synced; what was decided |
+//! | [`journal`] | the record of machines, synced |
+//! | [`files`] | what survives a restart; what was decided |
+//! | `recording` | what the provider showed, as a trace |
 
 mod error;
+pub mod files;
 mod hands;
 pub mod journal;
 mod line;
 mod market;
 mod messages;
+mod recording;
 mod run;
 mod settings;
 
 pub use error::RunError;
 pub use run::run;
-pub use settings::{MarketSettings, Offered};
+pub use settings::{Clocks, MarketSettings, Offered, RECORD, STATE};

@@ -15,7 +15,9 @@
 //! - CU-3: a machine of this cluster that a list shows and nobody asked for, or a second one of the same token, is released.
 //! - CU-4: a machine that is in no list is taken for gone after two lists in a row, not one: lists lag.
 
+mod listing;
 mod machine;
+mod overdue;
 pub mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +29,10 @@ use shared::units::Micros;
 pub use machine::{Held, Stage};
 use record::Entry;
 
-use crate::provider::{Certainty, Machine, MachineState, ProviderError, Signal, Want};
+use crate::now::Now;
+use crate::provider::{Certainty, Machine, ProviderError, Signal, Want};
+use listing::granted;
+use overdue::Stray;
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,7 +96,7 @@ pub enum Effect {
     Leaving {
         /// Which.
         token: NodeName,
-        /// When, since 1970.
+        /// When, by the steady clock.
         deadline: Micros,
         /// In the provider's words.
         cause: String,
@@ -133,20 +138,13 @@ pub struct Custody {
     notice: Micros,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Stray {
-    since: Micros,
-    told: Micros,
-    alarmed: bool,
-}
-
 impl Custody {
     /// What a record says is held: nothing is known of it until the first list.
     #[must_use]
-    pub fn resumed(entries: &[Entry], bounds: Bounds, notice: Micros, now: Micros) -> Self {
+    pub fn resumed(entries: &[Entry], bounds: Bounds, notice: Micros, now: Now) -> Self {
         let held = record::open(entries)
             .into_iter()
-            .map(|(token, open)| (token, Held::resumed(open, now)))
+            .map(|(token, open)| (token, Held::resumed(open, now.steady)))
             .collect();
         Self {
             held,
@@ -173,8 +171,8 @@ impl Custody {
         self.held.is_empty() && self.strays.is_empty()
     }
 
-    /// Takes an event in at an instant since 1970.
-    pub fn step(&mut self, event: Event, now: Micros) -> Vec<Effect> {
+    /// Takes an event in.
+    pub fn step(&mut self, event: Event, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
             Event::Acquire(want) => self.acquire(want, now, &mut effects),
@@ -188,24 +186,25 @@ impl Custody {
         effects
     }
 
-    fn acquire(&mut self, want: Want, now: Micros, effects: &mut Vec<Effect>) {
+    fn acquire(&mut self, want: Want, now: Now, effects: &mut Vec<Effect>) {
         // The same token is the same request.
         if self.held.contains_key(&want.token) {
             return;
         }
         effects.push(Effect::Record(Entry::Asked {
-            at: now,
+            at: now.wall,
             want: want.clone(),
         }));
         effects.push(Effect::Acquire(want.clone()));
-        self.held.insert(want.token.clone(), Held::asked(want, now));
+        self.held
+            .insert(want.token.clone(), Held::asked(want, now.steady));
     }
 
     fn answered(
         &mut self,
         token: &NodeName,
         answer: Result<Machine, ProviderError>,
-        now: Micros,
+        now: Now,
         effects: &mut Vec<Effect>,
     ) {
         let Some(held) = self.held.get_mut(token) else {
@@ -231,7 +230,7 @@ impl Custody {
         }
     }
 
-    fn release(&mut self, token: &NodeName, cause: &str, now: Micros, effects: &mut Vec<Effect>) {
+    fn release(&mut self, token: &NodeName, cause: &str, now: Now, effects: &mut Vec<Effect>) {
         let Some(held) = self.held.get_mut(token) else {
             return;
         };
@@ -239,13 +238,13 @@ impl Custody {
             return;
         }
         effects.push(Effect::Record(Entry::Releasing {
-            at: now,
+            at: now.wall,
             token: token.clone(),
             cause: cause.to_owned(),
         }));
         held.stage = Stage::Releasing {
-            since: now,
-            told: now,
+            since: now.steady,
+            told: Some(now.steady),
             alarmed: false,
         };
         if let Some(id) = &held.id {
@@ -256,83 +255,18 @@ impl Custody {
         }
     }
 
-    fn listed(&mut self, machines: &[Machine], now: Micros, effects: &mut Vec<Effect>) {
-        let mut shown: BTreeSet<NodeName> = BTreeSet::new();
-        for machine in machines {
-            let token = machine.token.clone().or_else(|| self.token_of(&machine.id));
-            let held = token.as_ref().and_then(|token| self.held.get_mut(token));
-            let (Some(token), Some(held)) = (token, held) else {
-                self.stray(machine, now, effects);
-                continue;
-            };
-            match &held.id {
-                None => granted(held, machine, now, effects),
-                Some(id) if *id != machine.id => {
-                    self.stray(machine, now, effects);
-                    continue;
-                }
-                Some(_) => {}
-            }
-            shown.insert(token.clone());
-            if let Some(node) = &machine.node {
-                held.node = node.clone();
-            }
-            held.missed = 0;
-            if machine.state == MachineState::Ending && held.stands() {
-                let cause = "its provider ends it".to_owned();
-                leaving(held, &token, now, cause, now, effects);
-            }
-        }
-        let ids: BTreeSet<&str> = machines.iter().map(|one| one.id.as_str()).collect();
-        self.strays.retain(|id, _| ids.contains(id.as_str()));
-        let absent: Vec<NodeName> = self
-            .held
-            .keys()
-            .filter(|token| !shown.contains(*token))
-            .cloned()
-            .collect();
-        for token in absent {
-            self.unseen(&token, now, effects);
-        }
-    }
-
-    /// A list that does not show a machine (CU-4).
-    fn unseen(&mut self, token: &NodeName, now: Micros, effects: &mut Vec<Effect>) {
-        let Some(held) = self.held.get_mut(token) else {
-            return;
-        };
-        held.missed += 1;
-        let twice = held.missed >= 2;
-        let over = match held.stage {
-            // It may have been granted just now.
-            Stage::Asked { since } => twice && now.since(since) >= self.bounds.lost,
-            Stage::Releasing { since, .. } if held.id.is_none() => {
-                twice && now.since(since) >= self.bounds.lost
-            }
-            _ => twice,
-        };
-        if over {
-            let cause = match held.stage {
-                Stage::Asked { .. } => "no answer, and no list shows it",
-                Stage::Releasing { .. } => "released",
-                _ => "its provider shows it no more",
-            };
-            self.close(token, cause, now, effects);
-        }
-    }
-
-    fn joined(&mut self, nodes: &BTreeSet<NodeName>, now: Micros, effects: &mut Vec<Effect>) {
+    fn joined(&mut self, nodes: &BTreeSet<NodeName>, now: Now, effects: &mut Vec<Effect>) {
         for (token, held) in &mut self.held {
             let booting = matches!(held.stage, Stage::Asked { .. } | Stage::Booting { .. });
             if booting && nodes.contains(&held.node) {
-                held.stage = Stage::Serving { since: now };
+                held.stage = Stage::Serving { since: now.steady };
                 held.served = true;
                 effects.push(Effect::Ready(token.clone()));
             }
         }
     }
 
-    fn signal(&mut self, signal: Signal, now: Micros, effects: &mut Vec<Effect>) {
+    fn signal(&mut self, signal: Signal, now: Now, effects: &mut Vec<Effect>) {
         let Some(token) = self.token_of(&signal.id) else {
             return;
         };
@@ -349,94 +283,22 @@ impl Custody {
                 });
             }
             Certainty::Notice if held.stands() => {
-                let deadline = signal.deadline.unwrap_or_else(|| now.plus(notice));
-                leaving(held, &token, deadline, signal.cause, now, effects);
+                let deadline = match signal.deadline {
+                    Some(wall) => now.steady_of(wall),
+                    None => now.steady.plus(notice),
+                };
+                held.leaves(deadline, signal.cause, now, effects);
             }
             _ => {}
         }
     }
 
-    fn tick(&mut self, now: Micros, effects: &mut Vec<Effect>) {
-        let bounds = self.bounds;
-        let late: Vec<(NodeName, &str)> = self
-            .held
-            .iter()
-            .filter_map(|(token, held)| match held.stage {
-                Stage::Booting { since } if now.since(since) >= bounds.boot => {
-                    Some((token.clone(), "its node never joined"))
-                }
-                // A machine that outlives its notice still costs.
-                Stage::Leaving { until, .. } if now >= until.plus(bounds.again) => {
-                    Some((token.clone(), "its notice is over"))
-                }
-                _ => None,
-            })
-            .collect();
-        for (token, cause) in late {
-            let served = self.held.get(&token).is_some_and(|held| held.served);
-            self.release(&token, cause, now, effects);
-            if !served {
-                effects.push(Effect::Lost {
-                    token,
-                    served,
-                    cause: cause.to_owned(),
-                });
-            }
-        }
-        for (token, held) in &mut self.held {
-            let Stage::Releasing {
-                since,
-                told,
-                alarmed,
-            } = &mut held.stage
-            else {
-                continue;
-            };
-            let Some(id) = &held.id else {
-                continue;
-            };
-            again(
-                (*since, told, alarmed),
-                &bounds,
-                now,
-                (id, Some(token)),
-                effects,
-            );
-        }
-        for (id, stray) in &mut self.strays {
-            again(
-                (stray.since, &mut stray.told, &mut stray.alarmed),
-                &bounds,
-                now,
-                (id, None),
-                effects,
-            );
-        }
-    }
-
-    /// A machine that nobody asked for (CU-3).
-    fn stray(&mut self, machine: &Machine, now: Micros, effects: &mut Vec<Effect>) {
-        if self.strays.contains_key(&machine.id) {
-            return;
-        }
-        let stray = Stray {
-            since: now,
-            told: now,
-            alarmed: false,
-        };
-        self.strays.insert(machine.id.clone(), stray);
-        effects.push(Effect::Release {
-            id: machine.id.clone(),
-            token: machine.token.clone(),
-        });
-    }
-
-    fn close(&mut self, token: &NodeName, cause: &str, now: Micros, effects: &mut Vec<Effect>) {
+    fn close(&mut self, token: &NodeName, cause: &str, now: Now, effects: &mut Vec<Effect>) {
         let Some(held) = self.held.remove(token) else {
             return;
         };
         effects.push(Effect::Record(Entry::Closed {
-            at: now,
+            at: now.wall,
             token: token.clone(),
             cause: cause.to_owned(),
         }));
@@ -456,77 +318,5 @@ impl Custody {
     }
 }
 
-/// A request has a machine now.
-fn granted(held: &mut Held, machine: &Machine, now: Micros, effects: &mut Vec<Effect>) {
-    let id = &machine.id;
-    held.id = Some(id.clone());
-    if let Some(node) = &machine.node {
-        held.node = node.clone();
-    }
-    let token = held.want.token.clone();
-    effects.push(Effect::Record(Entry::Granted {
-        at: now,
-        token: token.clone(),
-        id: id.to_owned(),
-    }));
-    match held.stage {
-        Stage::Asked { .. } => held.stage = Stage::Booting { since: now },
-        // It was given up before it was known.
-        Stage::Releasing { .. } => effects.push(Effect::Release {
-            id: id.clone(),
-            token: Some(token),
-        }),
-        _ => {}
-    }
-}
-
-fn leaving(
-    held: &mut Held,
-    token: &NodeName,
-    deadline: Micros,
-    cause: String,
-    now: Micros,
-    effects: &mut Vec<Effect>,
-) {
-    held.stage = Stage::Leaving {
-        since: now,
-        until: deadline,
-    };
-    effects.push(Effect::Leaving {
-        token: token.clone(),
-        deadline,
-        cause,
-    });
-}
-
-/// Tells a machine again to end, and says it aloud once it takes too long.
-fn again(
-    (since, told, alarmed): (Micros, &mut Micros, &mut bool),
-    bounds: &Bounds,
-    now: Micros,
-    (id, token): (&str, Option<&NodeName>),
-    effects: &mut Vec<Effect>,
-) {
-    if now.since(*told) < bounds.again {
-        return;
-    }
-    *told = now;
-    effects.push(Effect::Release {
-        id: id.to_owned(),
-        token: token.cloned(),
-    });
-    if now.since(since) >= bounds.alarm && !*alarmed {
-        *alarmed = true;
-        let what = format!(
-            "told to end {:.0} s ago and still there",
-            now.since(since).seconds()
-        );
-        effects.push(Effect::Alarm {
-            id: id.to_owned(),
-            what,
-        });
-    }
-}
-
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

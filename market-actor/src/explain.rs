@@ -60,6 +60,17 @@ pub struct Explanation {
     pub wished: Option<Held>,
     /// All numbers of machines that can be had, rising.
     pub alternatives: Vec<Alternative>,
+    /// By how much the utility of the chosen one is above that of the best other that passes, millionths of a dollar; below 0
+    /// where another is expected to earn more. Nothing where there is no other.
+    pub margin: Option<i64>,
+}
+
+/// The chosen one against the others that pass, on the scale of [`Alternative::utility`].
+fn margin(alternatives: &[Alternative]) -> Option<i64> {
+    let chosen = alternatives.iter().find(|one| one.chosen)?.utility;
+    let others = alternatives.iter().filter(|one| one.passes && !one.chosen);
+    let best = others.map(|one| one.utility).max()?;
+    Some(chosen.saturating_sub(best))
 }
 
 /// Who decides.
@@ -148,6 +159,7 @@ pub fn explain(
         expected,
         decision,
         wished,
+        margin: margin(&alternatives),
         alternatives,
     }
 }
@@ -330,6 +342,12 @@ mod tests {
             "{told:#?}"
         );
         assert!(matches!(told.decision.reason, Reason::Planned { .. }));
+        let others = told
+            .alternatives
+            .iter()
+            .filter(|one| one.passes && !one.chosen);
+        let next = others.map(|one| one.utility).max().expect("some pass");
+        assert_eq!(told.margin, Some(chosen[0].utility - next));
     }
 
     #[test]

@@ -131,14 +131,14 @@ impl Account {
     /// Saved against the same machines all on demand; below 0 when spot was dearer.
     #[must_use]
     pub const fn saved(&self) -> i64 {
-        self.all_on_demand.0 as i64 - self.spent().0 as i64
+        self.all_on_demand.less(self.spent())
     }
 
     /// Saved against the job alone: it would have taken `solo_time` of machine time at `hourly` a machine.
     #[must_use]
     pub fn saved_against_solo(&self, solo_time: Micros, hourly: MicroUsd) -> i64 {
         let alone = crate::problem::offer::slot_price(hourly, solo_time);
-        alone.0 as i64 - self.spent().0 as i64
+        alone.less(self.spent())
     }
 
     /// Adds another.

@@ -9,12 +9,17 @@
 //!
 //! Each may end in `now`, and in `for N slots`; without the latter it lasts.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use shared::units::MicroUsd;
 use thiserror::Error;
 
 use crate::admission::{self, Inadmissible};
 use crate::market::Market;
+
+/// A price grows no further.
+const MOST_FACTOR: f64 = 1e6;
 
 /// What happens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,14 +63,14 @@ pub enum ScenarioError {
         text: String,
     },
     /// Not a number that can be.
-    #[error("{word:?} in {text:?} is no number from {least} on")]
+    #[error("{word:?} in {text:?} is no number from 0 to {most}")]
     Number {
         /// The sentence.
         text: String,
         /// The word.
         word: String,
-        /// Least that it may be.
-        least: &'static str,
+        /// Most that it may be.
+        most: &'static str,
     },
     /// No such zone.
     #[error(transparent)]
@@ -85,7 +90,7 @@ impl Scenario {
             parsed.ok_or_else(|| ScenarioError::Number {
                 text: text.to_owned(),
                 word: word.to_owned(),
-                least: "0",
+                most: "4294967295",
             })
         };
         let mut slots = None;
@@ -112,11 +117,11 @@ impl Scenario {
             ["price", "doubles"] => Change::Price { factor: 2.0 },
             ["price", "times", factor] => {
                 let parsed = factor.parse::<f64>().ok();
-                let factor = parsed.filter(|f| f.is_finite() && *f >= 0.0);
+                let factor = parsed.filter(|f| (0.0..=MOST_FACTOR).contains(f));
                 let factor = factor.ok_or_else(|| ScenarioError::Number {
                     text: text.to_owned(),
                     word: words[2].to_owned(),
-                    least: "0",
+                    most: "1000000",
                 })?;
                 Change::Price { factor }
             }
@@ -130,29 +135,48 @@ impl Scenario {
         Ok(Self { change, slots })
     }
 
+    /// Which of the markets it is about; nothing where it is about all.
+    ///
+    /// # Errors
+    /// When it names a zone that none of them is.
+    fn only(&self, markets: &[Market]) -> Result<Option<usize>, ScenarioError> {
+        let Change::Capacity {
+            zone: Some(zone), ..
+        } = &self.change
+        else {
+            return Ok(None);
+        };
+        let name = |market: &Market| {
+            let pool = &market.pool;
+            let name = if pool.zone.is_empty() {
+                &pool.machine
+            } else {
+                &pool.zone
+            };
+            name.to_lowercase()
+        };
+        let known: Vec<String> = markets.iter().map(name).collect();
+        Ok(Some(admission::zone(zone, &known)?))
+    }
+
+    /// The markets that vanish by it: a job is not sent to one of them, whatever machines on demand it may still have.
+    ///
+    /// # Errors
+    /// When it names a zone that none of them is.
+    pub fn vanished(&self, markets: &[Market]) -> Result<BTreeSet<usize>, ScenarioError> {
+        if !matches!(self.change, Change::Capacity { most: 0, .. }) {
+            return Ok(BTreeSet::new());
+        }
+        let only = self.only(markets)?;
+        Ok(only.map_or_else(|| (0..markets.len()).collect(), |one| BTreeSet::from([one])))
+    }
+
     /// Makes it true in markets from their slot `at` on.
     ///
     /// # Errors
     /// When it names a zone that none of them is.
     pub fn apply(&self, markets: &mut [Market], at: usize) -> Result<(), ScenarioError> {
-        let only = match &self.change {
-            Change::Capacity {
-                zone: Some(zone), ..
-            } => {
-                let names = |market: &Market| {
-                    let pool = &market.pool;
-                    let name = if pool.zone.is_empty() {
-                        &pool.machine
-                    } else {
-                        &pool.zone
-                    };
-                    name.to_lowercase()
-                };
-                let known: Vec<String> = markets.iter().map(names).collect();
-                Some(admission::zone(zone, &known)?)
-            }
-            _ => None,
-        };
+        let only = self.only(markets)?;
         for (number, market) in markets.iter_mut().enumerate() {
             if only.is_some_and(|only| only != number) {
                 continue;
@@ -230,6 +254,10 @@ mod tests {
         gone.apply(&mut after, 1).expect("it is there");
         let left: Vec<u32> = after[0].slots.iter().map(|s| s.spot_available).collect();
         assert_eq!(left, [6, 0, 0, 6, 6]);
+        assert_eq!(
+            gone.vanished(&before).expect("it is there"),
+            BTreeSet::from([0])
+        );
         assert_eq!(after[1], before[1]);
         let unknown = Scenario::of("zone 9z vanishes").expect("it is one");
         assert!(unknown.apply(&mut after, 1).is_err());

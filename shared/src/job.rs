@@ -7,6 +7,7 @@ mod adapter;
 mod check;
 mod file;
 mod limits;
+mod market;
 mod remarks;
 mod schedule;
 
@@ -17,6 +18,7 @@ pub use adapter::{
 pub use check::Problem;
 pub use file::{BackboneFormat, EngineSpec, JobFile, JobFileError, Products};
 pub use limits::MAX_TOKENS_PER_PASS;
+pub use market::MarketSpec;
 pub use schedule::{ScheduleKind, ScheduleSpec};
 
 use serde::{Deserialize, Serialize};
@@ -58,6 +60,9 @@ pub struct JobSpec {
     /// Whose job it is, where tenants share a cluster; its weight is the cluster's. Results do not depend on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// Deadline and budget, where a market holds the machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub market: Option<MarketSpec>,
     /// Start from this adapter folder (PEFT layout) instead of fresh weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_from: Option<String>,

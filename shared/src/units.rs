@@ -31,6 +31,19 @@ impl MicroUsd {
     pub const fn dollars(self) -> f64 {
         self.0 as f64 / 1e6
     }
+
+    /// What is left of it after paying another; below 0 where that is more.
+    #[must_use]
+    pub const fn less(self, other: Self) -> i64 {
+        let exact = self.0 as i128 - other.0 as i128;
+        if exact > i64::MAX as i128 {
+            i64::MAX
+        } else if exact < i64::MIN as i128 {
+            i64::MIN
+        } else {
+            exact as i64
+        }
+    }
 }
 
 impl Micros {
@@ -104,5 +117,7 @@ mod tests {
         assert_eq!(MicroUsd(918_000).to_string(), "$0.9180");
         assert_eq!(MicroUsd(12_345_678).to_string(), "$12.35");
         assert_eq!(Micros(1).since(Micros(5)), Micros(0));
+        assert_eq!(MicroUsd(2).less(MicroUsd(5)), -3);
+        assert_eq!(MicroUsd(0).less(MicroUsd(u64::MAX)), i64::MIN);
     }
 }

@@ -70,6 +70,7 @@ pub(crate) fn settings(dice: &mut Dice, nodes: u64) -> Settings {
             live_jobs: 100,
             events_kept: 50,
             events_answered: 10,
+            ..Limits::default()
         },
         admission: None,
         bounds: Bounds {

@@ -11,6 +11,8 @@ use super::{ClusterArgs, parse};
 pub(crate) enum MarketCommand {
     /// Sums up recorded markets
     Show(ShowMarketArgs),
+    /// Shows what the machines of a cluster have cost so far: in all, by job and by tenant
+    Bill(BillArgs),
     /// Tries forecasters on a recorded market, from one point after the other
     Forecast(ForecastArgs),
     /// Plays policies through recorded markets and compares them with the best that could have been done
@@ -103,6 +105,23 @@ pub(crate) struct ShowMarketArgs {
     /// Draws prices and capacities into this file
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
+}
+
+const BILL: &str = "\
+Examples:
+  spotmux market bill
+  spotmux market bill --json
+
+A step carries tokens of several jobs, so what machines cost is split by tokens. Waste is what was paid for machines that held no \
+work yet or any more, and for work that had to be done again. \"saved\" is against the same machines all on demand, \"by company\" \
+against the job alone on machines on demand, as far as it was ever seen alone.";
+
+/// Arguments of `spotmux market bill`.
+#[derive(Debug, Args)]
+#[command(after_help = BILL)]
+pub(crate) struct BillArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
 }
 
 const FORECAST: &str = "\
@@ -246,8 +265,9 @@ const ORPHANS: &str = "\
 Examples:
   spotmux market orphans
   spotmux market orphans --config my/cluster.toml --json
+  spotmux market orphans --release
 
-Nothing is changed. A machine that runs and is on no record is released by the market actor.";
+Without --release nothing is changed and no file is written. A market actor that runs releases by itself what is on no record.";
 
 /// Arguments of `spotmux market orphans`.
 #[derive(Debug, Args)]
@@ -255,6 +275,9 @@ Nothing is changed. A machine that runs and is on no record is released by the m
 pub(crate) struct OrphansArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
+    /// Ends the machines that run and are on no record, where no market actor does it
+    #[arg(long)]
+    pub(crate) release: bool,
 }
 
 const MARKET_ACTOR: &str = "\

@@ -1,5 +1,6 @@
 //! Words of the command line as values.
 
+use coordinator::plan::bounds::{self, Bound};
 use coordinator::plan::profile::Weights;
 use shared::ids::{EventNumber, JobId, JobName};
 use shared::job::{MAX_TOKENS_PER_PASS, Products};
@@ -77,6 +78,22 @@ pub(super) fn positive(word: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("{word:?} is not a number above 0"))
 }
 
+/// Hours from now, above 0.
+pub(super) fn hours(word: &str) -> Result<f64, String> {
+    within(word, bounds::HOURS)
+}
+
+/// A price of an hour in dollars, above 0.
+pub(super) fn price(word: &str) -> Result<f64, String> {
+    within(word, bounds::PRICE)
+}
+
+fn within(word: &str, bound: Bound) -> Result<f64, String> {
+    let (number, most) = (positive(word)?, bound.most);
+    let checked = bound.check_real(number);
+    checked.map_err(|_| format!("{word} is more than {most}"))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -103,5 +120,8 @@ mod tests {
         assert!(weights("int3").unwrap_err().contains("bf16"));
         assert_eq!(positive("0.5"), Ok(0.5));
         assert!(positive("0").is_err() && positive("nan").is_err());
+        assert_eq!(hours("12"), Ok(12.0));
+        assert!(hours("1e300").unwrap_err().contains("876000"));
+        assert!(price("1e9").unwrap_err().contains("1000000"));
     }
 }

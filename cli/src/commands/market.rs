@@ -1,6 +1,7 @@
 //! `spotmux market`: recorded markets, forecasts of them, policies in them.
 
 mod backtest;
+mod bill;
 mod explain;
 mod forecast;
 mod orphans;
@@ -29,6 +30,7 @@ pub(crate) fn run(
 ) -> Result<Exit, Failure> {
     match command {
         MarketCommand::Show(args) => show::run(args, output),
+        MarketCommand::Bill(args) => bill::run(args, settings, output),
         MarketCommand::Forecast(args) => forecast::run(args, output),
         MarketCommand::Backtest(args) => backtest::run(args, output),
         MarketCommand::Explain(args) => explain::run(args, output),

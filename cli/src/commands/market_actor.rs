@@ -15,7 +15,7 @@ pub(crate) fn run(args: &MarketActorArgs, settings: &Settings) -> Result<Exit, F
             .as_ref()
             .unwrap_or(&loaded.config.telemetry.log),
     ));
-    let told = process::market::market(&loaded, &args.cluster.set)?;
+    let told = process::market::market(&loaded, &args.cluster.set, settings)?;
     market_actor::actor::run(told, process::asked_to_end()).or_exit(Exit::Internal)?;
     Ok(Exit::Done)
 }

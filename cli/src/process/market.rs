@@ -1,42 +1,29 @@
 //! What a market actor is told: section `market` of the cluster's file.
 
+mod machines;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use market_actor::actor::{MarketSettings, Offered};
-use market_actor::broker::Terms;
+use market_actor::actor::{Clocks, MarketSettings};
 use market_actor::custody::Bounds;
-use market_actor::feed::files;
-use market_actor::feed::resample::{Cut, PriceRule, resample};
-use market_actor::market::Market;
-use market_actor::money::Budget;
-use market_actor::policy::Safety;
-use market_actor::policy::tenant::Rules;
-use market_actor::provider::Kind;
-use market_actor::provider::fixed::Listed;
-use market_actor::provider::local::{Launch, Stock};
-use market_actor::provider::replay::course::Script;
-use market_actor::select::pool::Member;
-use market_actor::select::word;
+use market_actor::problem::offer::slot_price;
+use market_actor::terms::{Misfit, Terms, misfits};
+use shared::config::Problem;
 use shared::config::load::Loaded;
 use shared::config::market::{MarketSection, Provider, seconds};
 use shared::config::places;
-use shared::units::Micros;
+use shared::units::{MicroUsd, Micros};
 
-use super::endpoint;
+use super::{endpoint, steady};
 use crate::clock;
-use crate::exit::{Exit, Failure, OrExit};
+use crate::exit::{Exit, Failure};
 use crate::security;
+use crate::settings::Settings;
 
-/// A slot of the market as it is known to forecasters of a day.
-const DAY: u64 = 86_400;
 /// A call of the provider that takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Per mille of the budget from which on it is said aloud.
-const WARN: u32 = 800;
-/// What finishing in time is worth, over the work at the price on demand.
-const WORTH: f64 = 1.5;
 
 /// The folder of the market actor's files.
 pub(crate) fn folder(loaded: &Loaded) -> PathBuf {
@@ -44,13 +31,50 @@ pub(crate) fn folder(loaded: &Loaded) -> PathBuf {
     state.join(places::MARKET_STATE)
 }
 
+/// Everything that keeps a market from being started as the file says: by itself, beside the plan, and files that it names. Nothing
+/// where no market runs. `config check`, `doctor`, `up` and the process itself ask this.
+pub(crate) fn problems(loaded: &Loaded, settings: &Settings) -> Vec<Problem> {
+    let found = misfits(&loaded.config);
+    let mut problems: Vec<Problem> = found.iter().map(|misfit| told(loaded, misfit)).collect();
+    if problems.is_empty() && loaded.config.market.runs() {
+        problems.extend(machines::problem(loaded, settings));
+    }
+    problems
+}
+
+fn told(loaded: &Loaded, misfit: &Misfit) -> Problem {
+    Problem {
+        origin: loaded.origin(misfit.key),
+        key: misfit.key.into(),
+        message: misfit.fault.to_string(),
+    }
+}
+
+/// What a job that names a budget must have at least: one slot of the fewest machines at the lower price.
+pub(crate) fn least_budget(loaded: &Loaded) -> MicroUsd {
+    let section = &loaded.config.market;
+    let Ok(terms) = Terms::of(&loaded.config) else {
+        return MicroUsd(0);
+    };
+    if !section.runs() {
+        return MicroUsd(0);
+    }
+    let price = section.spot_price().min(section.on_demand_price());
+    let each = slot_price(price, terms.slot).0;
+    MicroUsd(each.saturating_mul(u64::from(terms.fewest)))
+}
+
 /// What a market actor is told; `set` are keys that its machines are told too.
 ///
 /// # Errors
 /// What is wrong with the section or the trace.
-pub(crate) fn market(loaded: &Loaded, set: &[String]) -> Result<MarketSettings, Failure> {
+pub(crate) fn market(
+    loaded: &Loaded,
+    set: &[String],
+    settings: &Settings,
+) -> Result<MarketSettings, Failure> {
     let section = &loaded.config.market;
-    if !section.runs() {
+    if section.provider == Provider::None {
         let message = format!(
             "market.provider ({}) is \"none\": no market actor is to run",
             loaded.origin("market.provider")
@@ -59,6 +83,16 @@ pub(crate) fn market(loaded: &Loaded, set: &[String]) -> Result<MarketSettings, 
             Failure::new(Exit::BadInput, message).hint("name one: market.provider = \"local\"")
         );
     }
+    let wrong = |problems: Vec<Problem>| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        Failure::new(Exit::BadInput, lines.join("\n"))
+    };
+    let found = problems(loaded, settings);
+    if !found.is_empty() {
+        return Err(wrong(found));
+    }
+    let terms = Terms::of(&loaded.config);
+    let terms = terms.map_err(|all| wrong(all.iter().map(|one| told(loaded, one)).collect()))?;
     let source = std::net::SocketAddr::new(
         match loaded.config.coordinator.listen.is_ipv4() {
             true => std::net::Ipv4Addr::UNSPECIFIED.into(),
@@ -70,13 +104,16 @@ pub(crate) fn market(loaded: &Loaded, set: &[String]) -> Result<MarketSettings, 
         coordinator: loaded.config.coordinator.listen,
         endpoint: endpoint(source, loaded),
         credential: security::directory(loaded).join(places::MARKET),
-        offered: offered(loaded, set)?,
-        terms: terms(loaded)?,
+        offered: machines::offered(loaded, set, settings)?,
+        terms,
         bounds: bounds(section),
         folder: folder(loaded),
         look: Duration::from_millis(section.look_ms),
         patience: PATIENCE,
-        clock: Arc::new(clock::now),
+        clocks: Clocks {
+            wall: Arc::new(clock::now),
+            steady: Arc::new(steady),
+        },
     })
 }
 
@@ -91,145 +128,61 @@ fn bounds(section: &MarketSection) -> Bounds {
     }
 }
 
-fn terms(loaded: &Loaded) -> Result<Terms, Failure> {
-    let section = &loaded.config.market;
-    let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-    let day = narrow(DAY / section.slot_seconds.max(1));
-    if section.most < section.fewest {
-        let message = format!(
-            "market.most ({}) is {}, market.fewest is {}: at least as many",
-            loaded.origin("market.most"),
-            section.most,
-            section.fewest
-        );
-        return Err(Failure::new(Exit::BadInput, message));
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::fs;
+
+    use shared::config::load;
+
+    use super::*;
+
+    fn loaded(folder: &std::path::Path, text: &str) -> Loaded {
+        let path = folder.join("cluster.toml");
+        fs::write(&path, text).unwrap();
+        load::load(&path, [], &[]).unwrap()
     }
-    let policy = word::policy(&section.policy)
-        .map_err(|error| anyhow::anyhow!("market.policy: {error}"))
-        .or_exit(Exit::BadInput)?;
-    let source = word::foresight(&section.forecast, day)
-        .map_err(|error| anyhow::anyhow!("market.forecast: {error}"))
-        .or_exit(Exit::BadInput)?;
-    if matches!(
-        section.forecast.split('=').next(),
-        Some("perfect" | "noisy")
-    ) {
-        let message = format!(
-            "market.forecast is {:?}: nobody knows the future, it is for back-tests only",
-            section.forecast
+
+    #[test]
+    fn what_up_would_end_with_is_told_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings::default();
+        let of = |text: &str| {
+            let found = problems(&loaded(folder.path(), text), &settings);
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(of("[market]\nprovider = 'local'\n"), [""; 0]);
+        let few = of("[plan]\nstages = 2\n[market]\nprovider = 'local'\nfewest = 1\n");
+        assert!(
+            few[0].contains("cluster.toml:5: market.fewest: 1 machines hold no replica"),
+            "{few:?}"
         );
-        return Err(Failure::new(Exit::BadInput, message)
-            .hint("persistence, real, ensemble and proven look at the past"));
+        let absent = of("[market]\nprovider = 'replay'\ntrace = 'none.json'\n");
+        assert!(
+            absent[0].contains("cluster.toml:3: market.trace: ") && absent[0].contains("none.json"),
+            "{absent:?}"
+        );
+        fs::write(folder.path().join("bad.json"), "[]").unwrap();
+        let bad = of("[market]\nprovider = 'replay'\ntrace = 'bad.json'\n");
+        assert!(bad[0].contains("market.trace: "), "{bad:?}");
+        let aws = "[market]\nprovider = 'aws'\naws_template = 't'\naws_types = 'g5.xlarge'\n";
+        let keys = of(aws);
+        assert!(keys[0].contains("AWS_ACCESS_KEY_ID"), "{keys:?}");
+        let slurm = of("[market]\nprovider = 'slurm'\nslurm_commands = 'nowhere'\n");
+        assert!(slurm[0].contains("market.slurm_commands"), "{slurm:?}");
+        let profile = of("[plan]\nprofile = 'absent.json'\n[market]\nprovider = 'local'\n");
+        assert!(profile[0].contains("plan.profile"), "{profile:?}");
     }
-    Ok(Terms {
-        slot: section.slot(),
-        fewest: narrow(section.fewest),
-        most: narrow(section.most),
-        deadline: section.deadline(),
-        budget: section.budget().map(|cap| Budget {
-            cap,
-            warn_per_mille: WARN,
-        }),
-        worth: WORTH,
-        change: seconds(5),
-        on_demand_price: section.on_demand_price(),
-        member: Member { policy, source },
-        safety: Safety::default(),
-        rules: Rules::default(),
-        grace: seconds(section.grace_seconds),
-        rest: seconds(section.rest_seconds),
-        hysteresis: narrow(section.hysteresis),
-    })
-}
 
-fn offered(loaded: &Loaded, set: &[String]) -> Result<Offered, Failure> {
-    let section = &loaded.config.market;
-    let stock = Stock {
-        most: u32::try_from(section.most).unwrap_or(u32::MAX),
-        spot_price: section.spot_price(),
-        on_demand_price: section.on_demand_price(),
-        notice: Micros::of_millis(section.notice_ms),
-    };
-    Ok(match section.provider {
-        Provider::None | Provider::Static => Offered::Static {
-            list: loaded
-                .config
-                .node
-                .iter()
-                .map(|node| Listed {
-                    node: node.name.clone(),
-                    kind: if node.spot {
-                        Kind::Spot
-                    } else {
-                        Kind::OnDemand
-                    },
-                })
-                .collect(),
-            price: section.on_demand_price(),
-        },
-        Provider::Local => Offered::Local {
-            launch: launch(loaded, set)?,
-            stock,
-        },
-        Provider::Replay => Offered::Replay {
-            launch: launch(loaded, set)?,
-            stock,
-            script: Box::new(Script {
-                market: trace(loaded)?,
-                speed: section.speed,
-                notice: stock.notice,
-                abrupt_per_mille: section.abrupt_per_mille,
-                seed: section.seed,
-            }),
-        },
-    })
-}
-
-/// How a machine of this one is started: a certificate, then a node on a port that is free.
-fn launch(loaded: &Loaded, set: &[String]) -> Result<Launch, Failure> {
-    let program = std::env::current_exe()
-        .map_err(|error| anyhow::anyhow!("cannot find the program itself: {error}"))
-        .or_exit(Exit::Internal)?;
-    let state = loaded.path_of(&loaded.config.cluster.state);
-    let words = |own: &[&str], more: &[&str]| -> Vec<String> {
-        let mut words: Vec<String> = own.iter().map(ToString::to_string).collect();
-        words.extend(["--config".into(), loaded.path.display().to_string()]);
-        let own = more.iter().map(ToString::to_string);
-        for key in set.iter().cloned().chain(own) {
-            words.extend(["--set".into(), key]);
-        }
-        words
-    };
-    Ok(Launch {
-        program,
-        prepare: words(&["ca", "issue", "{name}", "--quiet"], &[]),
-        start: words(
-            &["gpu-actor", "--name", "{name}"],
-            &["gpu_actor.listen=127.0.0.1:0", "telemetry.metrics=false"],
-        ),
-        machines: folder(loaded).join("machines"),
-        processes: state.join(places::PROCESSES),
-        logs: state.join(places::LOGS),
-    })
-}
-
-fn trace(loaded: &Loaded) -> Result<Market, Failure> {
-    let section = &loaded.config.market;
-    let path = loaded.path_of(&section.trace);
-    let about = |error: &dyn std::fmt::Display| {
-        let origin = loaded.origin("market.trace");
-        Failure::new(Exit::BadInput, format!("market.trace ({origin}): {error}"))
-    };
-    let mut pools = files::read(&path, None).map_err(|error| about(&error))?;
-    let observed = pools.swap_remove(0);
-    let cut = Cut {
-        slot: seconds(section.trace_slot_minutes.saturating_mul(60)),
-        price: PriceRule::First,
-        on_demand_price: section.on_demand_price(),
-        on_demand_available: None,
-        spot_price: Some(section.spot_price()),
-        spot_available: Some(u32::try_from(section.most).unwrap_or(u32::MAX)),
-    };
-    let market = resample(&observed, &cut).map_err(|error| about(&error))?;
-    Ok(market)
+    #[test]
+    fn a_job_has_at_least_a_slot_of_the_fewest_machines() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "[plan]\nstages = 2\n[market]\nprovider = 'local'\nspot_cents = 40\n";
+        assert_eq!(
+            least_budget(&loaded(folder.path(), text)),
+            MicroUsd(400_000)
+        );
+        assert_eq!(least_budget(&loaded(folder.path(), "")), MicroUsd(0));
+    }
 }

@@ -32,6 +32,7 @@ pub(crate) fn job(id: u64, name: &str, state: JobState) -> JobView {
         ended: None,
         spec: r#"{"seed":42}"#.into(),
         trace: "abc".into(),
+        tempo: None,
     }
 }
 

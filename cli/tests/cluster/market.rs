@@ -1,5 +1,9 @@
 //! Machines come and go as a recorded market has it: the same bytes, on time, and nothing is left over.
 
+mod ec2;
+mod slurm;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -48,10 +52,59 @@ struct Borne {
     at_once: usize,
     recoveries: u64,
     seconds: f64,
+    stalls: Stalls,
+}
+
+/// What it cost the jobs.
+#[derive(Debug, Default)]
+struct Stalls {
+    /// Steps that were told and had to be taken again.
+    lost_steps: u64,
+    /// Longest time between two steps of a job in seconds, and how many took longer than [`STALL`].
+    longest: f64,
+    count: usize,
+    /// Bytes of states that were read elsewhere.
+    moved: u64,
+}
+
+/// A job that takes no step for so long stalls; seconds.
+const STALL: f64 = 2.0;
+
+impl Stalls {
+    /// From what was told of all jobs.
+    fn of(events: &[Value]) -> Self {
+        let mut stalls = Self::default();
+        // By job: its last step and when that was; bytes of its newest state.
+        let mut steps: BTreeMap<&str, (u64, f64)> = BTreeMap::new();
+        let mut states: BTreeMap<&str, u64> = BTreeMap::new();
+        for event in events {
+            let (Some(job), Some(at)) = (event["job"].as_str(), event["at"].as_f64()) else {
+                continue;
+            };
+            let step = event["data"]["step"].as_u64();
+            match (event["event"].as_str().unwrap_or_default(), step) {
+                ("step", Some(step)) => {
+                    let (last, since) = steps.get(job).copied().unwrap_or((step - 1, at));
+                    stalls.lost_steps += (last + 1).saturating_sub(step);
+                    stalls.longest = stalls.longest.max(at - since);
+                    stalls.count += usize::from(at - since > STALL);
+                    steps.insert(job, (step, at));
+                }
+                ("checkpoint", _) => {
+                    let bytes = event["data"]["bytes"].as_u64();
+                    states.insert(job, bytes.unwrap_or(0));
+                }
+                ("recovered", _) => stalls.moved += states.get(job).copied().unwrap_or(0),
+                _ => {}
+            }
+        }
+        stalls
+    }
 }
 
 /// Starts a cluster whose machines follow the trace, trains, and compares.
-fn through(methods: &[Method], seconds_a_slot: u64, least: usize) -> Borne {
+/// Of a thousand machines that are taken `abrupt` are not told.
+fn through(methods: &[Method], seconds_a_slot: u64, least: usize, abrupt: u64) -> Borne {
     let sandbox = Sandbox::of(methods);
     let wanted = sandbox.alone();
     let trace = format!("{{\"metadata\": {{\"gap_seconds\": 60}}, \"data\": [{TRACE}]}}");
@@ -62,7 +115,7 @@ fn through(methods: &[Method], seconds_a_slot: u64, least: usize) -> Borne {
     };
     let market = format!(
         "[market]\nprovider = \"replay\"\ntrace = \"trace.json\"\ntrace_slot_minutes = 1\nspeed = {}\n\
-         notice_ms = 2500\nabrupt_per_mille = 400\nseed = 3\npolicy = \"maximal\"\nslot_seconds = 3\nmost = 3\n\
+         notice_ms = 2500\nabrupt_per_mille = {abrupt}\nseed = 3\npolicy = \"maximal\"\nslot_seconds = 3\nmost = 3\n\
          deadline_minutes = 60\nboot_seconds = 60\ngrace_seconds = 10\nrest_seconds = 2\nhysteresis = 1\nlook_ms = 200\n",
         60 / seconds_a_slot
     );
@@ -108,10 +161,32 @@ fn through(methods: &[Method], seconds_a_slot: u64, least: usize) -> Borne {
         at_once: lines.iter().map(together).max().unwrap_or(0),
         recoveries,
         seconds,
+        stalls: Stalls::of(&cluster.events()),
     };
     println!(
         "{} reclaims, {} of them with a notice, at most {} at once; {} recoveries; {:.0} s",
         borne.reclaims, borne.told, borne.at_once, borne.recoveries, borne.seconds
+    );
+    let stalls = &borne.stalls;
+    println!(
+        "{} steps lost and taken again; {} stalls of more than {STALL} s, the longest {:.1} s; {} KiB of states moved",
+        stalls.lost_steps,
+        stalls.count,
+        stalls.longest,
+        stalls.moved >> 10
+    );
+    let bill = cluster.json(&["market", "bill"]).unwrap();
+    println!("bill: {bill}");
+    let paid: u64 = bill["jobs"].as_object().map_or(0, |jobs| {
+        jobs.values()
+            .filter_map(|bill| bill["spent"].as_u64())
+            .sum()
+    });
+    let whole = ["idle", "not_yet_charged"].map(|key| bill[key].as_u64().unwrap_or(0));
+    assert_eq!(
+        Some(paid + whole[0] + whole[1]),
+        bill["spent"].as_u64(),
+        "what jobs owe and what nobody owes is what was spent"
     );
     assert!(
         borne.reclaims >= least,
@@ -125,13 +200,21 @@ fn through(methods: &[Method], seconds_a_slot: u64, least: usize) -> Borne {
 
 #[test]
 fn machines_that_a_market_takes_change_no_bit() {
-    through(FEW, 3, 4);
+    through(FEW, 3, 4, 400);
 }
 
 #[test]
 #[ignore = "takes minutes: twenty reclaims; cargo test -p spotmux --test cluster -- --ignored twenty_reclaims --nocapture"]
 fn twenty_reclaims_with_and_without_a_notice_change_no_bit() {
-    let borne = through(LONG, 3, 20);
+    let borne = through(LONG, 3, 20, 400);
     assert!(borne.told > 0 && borne.told < borne.reclaims, "both kinds");
     assert!(borne.at_once >= 2, "two at once");
+}
+
+#[test]
+#[ignore = "takes minutes; cargo test -p spotmux --test cluster -- --ignored told_of_their_end --nocapture"]
+fn machines_that_are_told_of_their_end_lose_no_step() {
+    let borne = through(FEW, 6, 4, 0);
+    assert_eq!(borne.told, borne.reclaims);
+    assert_eq!(borne.stalls.lost_steps, 0);
 }

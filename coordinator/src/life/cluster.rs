@@ -25,6 +25,7 @@
 //! | CL-13 | no node is drained without force where fewer replicas would have a place than have one |
 //! | CL-14 | nodes that leave as they were told to are not lost |
 
+mod arranging;
 mod begin;
 mod blame;
 mod closing;
@@ -38,16 +39,19 @@ mod moves;
 mod nodes;
 mod notes;
 mod outcome;
+mod planning;
 mod relay;
 mod reprieve;
 mod requests;
 mod sharing;
 mod shortage;
+mod tempo;
 mod views;
 
 #[cfg(test)]
 mod tests;
 
+pub use arranging::{Answer, Question};
 pub use outcome::{Effect, Handle, Input, Now, Outcome};
 
 use std::collections::BTreeMap;
@@ -56,6 +60,7 @@ use shared::ids::{NodeName, PlanEpoch, Term};
 use shared::units::Micros;
 use shared::wire::order::{Order, Ordered};
 
+use self::arranging::Arranging;
 use self::closing::Closing;
 use self::history::History;
 use self::notes::Notes;
@@ -89,6 +94,7 @@ pub struct Coordinator {
     closing: Option<Closing>,
     memory: gate::Memory,
     notes: Notes,
+    arranging: Arranging,
     /// How often in a row a first stage did not end its steps in time.
     undrained: BTreeMap<NodeName, u32>,
     /// How often in a row a move was called off as states could not be stored.
@@ -116,7 +122,11 @@ impl Coordinator {
             Input::Prepared { job, outcome } => self.prepared(job, outcome),
             Input::Told { link, notice } => self.told(link, notice),
             Input::Closed(link) => self.closed(link),
-            Input::Tick => self.tick(),
+            Input::Arranged(answer) => self.arranged(answer),
+            Input::Tick => {
+                self.tick();
+                self.arrange();
+            }
         }
         self.finish()
     }

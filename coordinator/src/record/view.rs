@@ -84,6 +84,11 @@ fn told(change: &Change) -> Told {
             format!("replica {replica} cannot go on: {reason}"),
             json!({ "replica": replica }),
         ),
+        Change::Regrouped { replica, reason } => warn(
+            "passes_made_smaller",
+            reason.clone(),
+            json!({ "replica": replica }),
+        ),
         Change::MoveStarted {
             epoch,
             replicas,

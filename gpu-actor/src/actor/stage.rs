@@ -130,6 +130,9 @@ impl StageActor {
                 Effect::Act(job, action) => self.hold(Task::Lead(Command::Act(job, action))),
                 Effect::Drain(toward) => self.hold(Task::Lead(Command::Drain(toward))),
                 Effect::Undrain => self.hold(Task::Lead(Command::Undrain)),
+                Effect::Arrange(arrangement) => {
+                    self.hold(Task::Lead(Command::Arrange(arrangement)));
+                }
                 Effect::Sample(sample) => self.hold(Task::Lead(Command::Sample(sample))),
                 Effect::Trace { number, job, step } => {
                     let spans = self.traces.of(job, step);

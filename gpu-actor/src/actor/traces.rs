@@ -1,6 +1,6 @@
 //! What the device did lately: told by the stage's thread, asked for by the coordinator.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -130,7 +130,10 @@ impl Traces {
         let of_step = spans.iter().filter(|(_, span)| span.jobs.contains(&own));
         let begin = of_step.map(|(_, span)| span.start).min();
         let (begin, end) = (begin.unwrap_or(applied.start), applied.end);
-        let inside = |span: &Span| span.start < end && span.end > begin;
+        let inside = |span: &Span| {
+            let waited = span.deed != Deed::Credit || span.start < span.end;
+            waited && span.start < end && span.end > begin
+        };
         let inside = spans.iter().filter(|(_, span)| inside(span));
         let mut inside: Vec<&(u32, Span)> = inside.collect();
         inside.sort_by_key(|(_, span)| span.start);
@@ -158,22 +161,26 @@ impl Traces {
     }
 }
 
-/// Chunks may wait for their link at the same time: each that does gets a lane of its own.
+/// Chunks may wait for their links, go and come at the same time: each that does gets a lane of its own.
 #[derive(Default)]
-struct Lanes(Vec<Micros>);
+struct Lanes(BTreeMap<&'static str, Vec<Micros>>);
 
 impl Lanes {
     fn of(&mut self, span: &Span) -> String {
-        if span.deed != Deed::Send {
-            return "device".into();
-        }
-        let free = self.0.iter().position(|end| *end <= span.start);
+        let kind = match span.deed {
+            Deed::Credit => "link wait",
+            Deed::Send => "link out",
+            Deed::Receive => "link in",
+            _ => return "device".into(),
+        };
+        let lanes = self.0.entry(kind).or_default();
+        let free = lanes.iter().position(|end| *end <= span.start);
         let lane = free.unwrap_or_else(|| {
-            self.0.push(Micros(0));
-            self.0.len() - 1
+            lanes.push(Micros(0));
+            lanes.len() - 1
         });
-        self.0[lane] = span.end;
-        format!("link out {}", lane + 1)
+        lanes[lane] = span.end;
+        format!("{kind} {}", lane + 1)
     }
 }
 

@@ -7,7 +7,9 @@ use shared::net::credential::CredentialError;
 use shared::net::fault::NetError;
 use thiserror::Error;
 
+use crate::broker::kept::KeptError;
 use crate::custody::record::RecordError;
+use crate::provider::ProviderError;
 
 /// Says why a market actor did not start, or ended.
 #[derive(Debug, Error)]
@@ -26,6 +28,17 @@ pub enum RunError {
         /// What is wrong with it.
         source: RecordError,
     },
+    /// What was kept over a restart.
+    #[error("{}: {source}", path.display())]
+    Kept {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: KeptError,
+    },
+    /// The provider cannot be set up.
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
     /// Another one runs.
     #[error("{} is held by another market actor of this cluster: end it first", path.display())]
     Held {

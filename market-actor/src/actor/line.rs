@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::Addr;
+use shared::job::{JobSpec, MarketSpec};
 use shared::net::client::{Client, ClientError};
 use shared::net::credential::Credential;
 use shared::net::endpoint::Endpoint;
@@ -41,7 +42,9 @@ pub(super) async fn run(
         let outcome = match within(patience, connected(&mut client, &endpoint, &settings)).await {
             Err(error) => Err(error),
             Ok(client) => match ask {
-                Some(ask) => within(patience, order(client, ask)).await.map(|()| None),
+                Some(ask) => within(patience, order(client, ask, &settings))
+                    .await
+                    .map(|()| None),
                 None => within(patience, look(client, &endpoint, &settings))
                     .await
                     .map(Some),
@@ -93,7 +96,7 @@ async fn look(
     settings: &MarketSettings,
 ) -> Result<Event, ClientError> {
     if let Ok(held) = Credential::load(&settings.credential)
-        && renew::until_renewal(&held, (settings.clock)()).is_zero()
+        && renew::until_renewal(&held, (settings.clocks.wall)()).is_zero()
     {
         match renew::renew(client, endpoint, &held, &settings.credential).await {
             Ok(_) => tracing::info!("certificate renewed"),
@@ -121,13 +124,17 @@ fn unfitting(request: &'static str, reply: &Reply) -> ClientError {
     }
 }
 
-async fn order(client: &Client, ask: Ask) -> Result<(), ClientError> {
+async fn order(client: &Client, ask: Ask, settings: &MarketSettings) -> Result<(), ClientError> {
     let request = match &ask {
         Ask::Drain(node) => Request::Drain {
             node: node.clone(),
             undo: false,
             // Its machine goes, whether or not its layers have another place.
             force: true,
+        },
+        Ask::Leaving { node, until } => Request::Reclaim {
+            node: node.clone(),
+            within: until.since((settings.clocks.steady)()),
         },
         Ask::Undrain(node) => Request::Drain {
             node: node.clone(),
@@ -165,12 +172,22 @@ fn node(view: &NodeView) -> NodeTold {
 
 fn job(view: &JobView) -> JobTold {
     use shared::life::JobState;
+    // One that cannot be read asks for nothing: the coordinator accepted it, so it is of a later form.
+    let spec: Option<JobSpec> = serde_json::from_str(&view.spec).ok();
+    let asks = spec.as_ref().and_then(|spec| spec.market.as_ref());
     JobTold {
         id: view.id,
+        name: view.name.clone(),
+        tenant: spec
+            .as_ref()
+            .and_then(|spec| spec.tenant.clone())
+            .unwrap_or_default(),
         ended: view.state.is_final(),
         paused: view.state == JobState::Paused,
         step: view.step,
         total_steps: view.total_steps,
         tokens: view.tokens,
+        deadline: asks.and_then(|asks| asks.until(view.submitted)),
+        budget: asks.and_then(MarketSpec::budget),
     }
 }

@@ -6,8 +6,10 @@ use actix::{Actor, AsyncContext, Context, Handler};
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::RunError;
-use super::journal::{self, Journal};
+use super::files;
+use super::journal::Journal;
 use super::messages::{Ask, Heard, Order, Stop};
+use super::recording::Recording;
 use super::settings::MarketSettings;
 use crate::broker::{Broker, Effect, Event};
 
@@ -20,6 +22,7 @@ const TICK: Duration = Duration::from_millis(500);
 pub(super) struct MarketActor {
     pub(super) broker: Broker,
     pub(super) journal: Journal,
+    pub(super) recording: Recording,
     pub(super) settings: MarketSettings,
     pub(super) hands: mpsc::Sender<Order>,
     pub(super) line: mpsc::Sender<Ask>,
@@ -57,7 +60,12 @@ impl MarketActor {
         if self.ending.is_none() {
             return;
         }
-        let effects = self.broker.step(event, (self.settings.clock)());
+        if let Event::Sighted(seen) = &event
+            && let Err(error) = self.recording.see(seen, (self.settings.clocks.wall)())
+        {
+            tracing::warn!(%error, "what is offered is not recorded");
+        }
+        let effects = self.broker.step(event, self.settings.clocks.now());
         for effect in effects {
             // What is not on record is not asked for: nothing that follows is done.
             if let Err(error) = self.perform(effect) {
@@ -68,12 +76,16 @@ impl MarketActor {
 
     fn perform(&mut self, effect: Effect) -> Result<(), RunError> {
         match effect {
+            Effect::Keep(kept) => files::keep(&self.settings.state(), &kept)?,
             Effect::Record(entry) => self.journal.append(&entry)?,
             Effect::Acquire(want) => self.order(Order::Acquire(want)),
             Effect::Release { id } => self.order(Order::Release(id)),
-            Effect::Drain { node, deadline } => {
-                tracing::info!(%node, ?deadline, "its work is to go elsewhere");
-                self.ask(Ask::Drain(node));
+            Effect::Drain { node, until } => {
+                tracing::info!(%node, taken = until.is_some(), "its work is to go elsewhere");
+                self.ask(match until {
+                    Some(until) => Ask::Leaving { node, until },
+                    None => Ask::Drain(node),
+                });
             }
             Effect::Undrain(node) => self.ask(Ask::Undrain(node)),
             Effect::Pause(job) => self.ask(Ask::Pause(job)),
@@ -89,7 +101,7 @@ impl MarketActor {
                     reason = word,
                     "decided"
                 );
-                if let Err(error) = journal::note(&self.settings.decisions(), &decided) {
+                if let Err(error) = files::note(&self.settings.decisions(), &decided) {
                     tracing::warn!(%error, "a decision is not kept");
                 }
             }

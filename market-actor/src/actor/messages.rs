@@ -2,6 +2,7 @@
 
 use actix::Message;
 use shared::ids::{JobId, NodeName};
+use shared::units::Micros;
 
 use crate::broker::Event;
 use crate::provider::Want;
@@ -27,6 +28,11 @@ pub(super) enum Order {
 #[derive(Debug)]
 pub(super) enum Ask {
     Drain(NodeName),
+    /// Its machine will be taken at that instant by the steady clock.
+    Leaving {
+        node: NodeName,
+        until: Micros,
+    },
     Undrain(NodeName),
     Pause(JobId),
 }

@@ -12,12 +12,14 @@ use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::RunError;
+use super::hands::Hands;
 use super::journal::Journal;
 use super::market::MarketActor;
 use super::messages::Stop;
+use super::recording::Recording;
 use super::settings::MarketSettings;
-use super::{hands, line};
-use crate::broker::Broker;
+use super::{files, hands, line};
+use crate::broker::{Broker, Start};
 
 /// Calls and requests that may wait.
 const WAITING: usize = 1024;
@@ -45,21 +47,21 @@ pub fn run(
         let _inside = network.enter();
         Arc::new(Endpoint::open(&settings.endpoint, &credential, false)?)
     };
-    let provider = settings
-        .offered
-        .clone()
-        .provider(&settings.folder, &settings.clock)?;
+    let kept = files::kept(&settings.state())?;
+    let wall = &settings.clocks.wall;
+    let provider = settings.offered.clone().provider(&settings.folder, wall)?;
     let mut run = [0; 4];
     // Without randomness two starts may make the same token, and the second is taken for the first.
     getrandom::fill(&mut run).map_err(std::io::Error::from)?;
-    let broker = Broker::resumed(
-        settings.terms.clone(),
-        &entries,
-        settings.bounds,
-        provider.notice(),
-        &hexadecimal::lower(&run),
-        (settings.clock)(),
-    );
+    let start = Start {
+        terms: settings.terms.clone(),
+        entries: &entries,
+        kept,
+        bounds: settings.bounds,
+        notice: provider.notice(),
+        run: &hexadecimal::lower(&run),
+    };
+    let broker = Broker::resumed(start, settings.clocks.now());
     let held = broker.custody().held().len();
     let (to_hands, orders) = mpsc::channel(WAITING);
     let (to_line, asks) = mpsc::channel(WAITING);
@@ -68,6 +70,7 @@ pub fn run(
     let actor = MarketActor {
         broker,
         journal,
+        recording: Recording::new(settings.sightings(), settings.terms.slot),
         settings: settings.clone(),
         hands: to_hands,
         line: to_line,
@@ -75,8 +78,8 @@ pub fn run(
     };
     let system = System::new();
     let (actor, main) = system.block_on(async { (actor.start(), System::current()) });
-    let (look, patience) = (settings.look, settings.patience);
-    network.spawn(hands::run(provider, orders, actor.clone(), look, patience));
+    let hands = Hands::of(provider, settings.patience)?;
+    network.spawn(hands::run(hands, orders, actor.clone(), settings.look));
     network.spawn(line::run(settings, endpoint, asks, actor.clone()));
     network.spawn(async move {
         stop.await;

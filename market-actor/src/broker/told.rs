@@ -1,9 +1,11 @@
 //! What the broker is told of the cluster, and what it tells of a decision.
 
 use serde::{Deserialize, Serialize};
-use shared::ids::{JobId, NodeName};
+use shared::ids::{JobId, JobName, NodeName};
 use shared::units::{MicroUsd, Micros};
+use thiserror::Error;
 
+use crate::problem::ProblemError;
 use crate::problem::decision::Reason;
 use crate::problem::offer::{Held, Offer};
 
@@ -25,6 +27,10 @@ pub struct NodeTold {
 pub struct JobTold {
     /// Which.
     pub id: JobId,
+    /// Its owner's name for it.
+    pub name: JobName,
+    /// Whose it is; empty where nobody says.
+    pub tenant: String,
     /// Whether it has ended.
     pub ended: bool,
     /// Whether it is paused.
@@ -35,6 +41,10 @@ pub struct JobTold {
     pub total_steps: u64,
     /// Tokens passed.
     pub tokens: u64,
+    /// When its owner wants it done, since 1970.
+    pub deadline: Option<Micros>,
+    /// What its owner would spend.
+    pub budget: Option<MicroUsd>,
 }
 
 impl JobTold {
@@ -43,6 +53,32 @@ impl JobTold {
     pub const fn is_live(&self) -> bool {
         !self.ended && !self.paused
     }
+}
+
+/// Why no policy was asked.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum Unasked {
+    /// Nothing to do.
+    #[error("no job wants a machine")]
+    NoWork,
+    /// Nothing was measured.
+    #[error("no rate was measured yet: what stands stays, at least the fewest machines")]
+    NoRate,
+    /// Nowhere to be.
+    #[error(
+        "no pool is where all tenants at work may be; there are {}: change market.rules",
+        known.join(", ")
+    )]
+    NoPool {
+        /// Regions of the pools that there are.
+        known: Vec<String>,
+    },
+    /// The work is no problem that can be.
+    #[error("the work cannot be planned for, so what stands stays: {0}")]
+    Problem(#[from] ProblemError),
+    /// Finishing in time costs more than it brings.
+    #[error("the deadline cannot be met at a gain: the fewest machines until it is done")]
+    Late,
 }
 
 /// A decision, with what it was made of.
@@ -58,6 +94,12 @@ pub struct Decided {
     pub remaining: f64,
     /// Tokens that a machine does in a slot; 0 while nothing was measured.
     pub rate: f64,
+    /// Who decided; nothing where no policy was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// The job whose deadline asks for most; nothing where that is the cluster's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pressing: Option<JobId>,
     /// What stood.
     pub held: Held,
     /// What is offered.
@@ -68,6 +110,6 @@ pub struct Decided {
     pub reason: Option<Reason>,
     /// In words, where no policy was asked.
     pub note: Option<String>,
-    /// Paid since the start.
+    /// Paid since the first start.
     pub spent: MicroUsd,
 }

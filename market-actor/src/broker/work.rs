@@ -2,28 +2,64 @@
 //!
 //! Steps of different jobs differ in size, tokens much less in cost. A job's tokens in all are those of a step so far times its
 //! steps; of a job without a step those of the other jobs, or one. The rate is tokens per machine and microsecond over the time in
-//! which machines served, halved in weight every ten minutes of machine time, so that it follows a cluster that changes.
+//! which machines did work, halved in weight every ten minutes of machine time, so that it follows a cluster that changes.
+//!
+//! **Deadlines of jobs.** Jobs share their machines, and the market does not say who goes first. So the share of a job in all
+//! tokens is measured, and it is done in time if all jobs together go fast enough for that share:
+//!
+//! ```text
+//! work until its deadline = its tokens left / its share        need = work / time left
+//! ```
+//!
+//! The plan is made for whoever needs most ([`Meter::pressing`]): who needs less is done earlier.
 
+use std::collections::BTreeMap;
+
+use shared::ids::JobId;
 use shared::units::Micros;
 
 use super::told::JobTold;
 
 /// Weight of the past after so much machine time is halved.
 const HALF: f64 = 600.0e6;
+/// A share that is measured is believed to be no less: one that has just begun would need the whole cluster for ever.
+const LEAST_SHARE: f64 = 0.01;
 
 /// Measures.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     done: f64,
     left: f64,
-    seen: Option<(f64, Micros)>,
+    seen: Option<(BTreeMap<JobId, u64>, Micros)>,
     /// Tokens and machine time, faded.
     tokens: f64,
     time: f64,
+    /// Tokens of each live job, faded alike.
+    shares: BTreeMap<JobId, f64>,
+    lefts: BTreeMap<JobId, f64>,
+}
+
+/// Work that must be done within some time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Demand {
+    /// The job that asks for it; nothing where it is the work of all by the cluster's deadline.
+    pub job: Option<JobId>,
+    /// Tokens of all jobs until then.
+    pub work: f64,
+    /// Until when from now on.
+    pub within: Micros,
+}
+
+impl Demand {
+    /// Tokens in a microsecond that it takes.
+    #[must_use]
+    pub fn pace(&self) -> f64 {
+        self.work / self.within.0.max(1) as f64
+    }
 }
 
 impl Meter {
-    /// Takes in what jobs show, with so many machines serving since the last time.
+    /// Takes in what jobs show, with so many machines at work since the last time; `now` is by the steady clock.
     pub fn see(&mut self, jobs: &[JobTold], machines: u32, now: Micros) {
         let (mut tokens, mut steps) = (0.0, 0.0);
         for job in jobs {
@@ -37,21 +73,33 @@ impl Meter {
             } else {
                 usual
             };
-            each * job.total_steps.saturating_sub(job.step) as f64
+            let steps = job.total_steps.saturating_sub(job.step);
+            (job.id, each * steps as f64)
         });
-        self.left = left.sum();
+        self.lefts = left.collect();
+        self.left = self.lefts.values().sum();
         self.done = tokens;
-        if let Some((before, at)) = self.seen {
-            let time = now.since(at).0 as f64 * f64::from(machines);
-            // Work that is done again after a loss is not progress.
-            let more = tokens - before;
-            if time > 0.0 && more >= 0.0 {
+        let shown: BTreeMap<JobId, u64> = jobs.iter().map(|job| (job.id, job.tokens)).collect();
+        if let Some((before, at)) = &self.seen {
+            let time = now.since(*at).0 as f64 * f64::from(machines);
+            let more = |job: &JobTold| {
+                let before = before.get(&job.id).copied().unwrap_or(0);
+                // Work that is done again after a loss is not progress.
+                job.tokens.saturating_sub(before) as f64
+            };
+            if time > 0.0 {
                 let kept = 0.5f64.powf(time / HALF);
-                self.tokens = self.tokens * kept + more;
+                let all: f64 = jobs.iter().map(more).sum();
+                self.tokens = self.tokens * kept + all;
                 self.time = self.time * kept + time;
+                self.shares.retain(|id, _| self.lefts.contains_key(id));
+                for job in jobs.iter().filter(|job| job.is_live()) {
+                    let own = self.shares.entry(job.id).or_default();
+                    *own = *own * kept + more(job);
+                }
             }
         }
-        self.seen = Some((tokens, now));
+        self.seen = Some((shown, now));
     }
 
     /// Tokens done by all jobs.
@@ -75,22 +123,62 @@ impl Meter {
             0.0
         }
     }
+
+    /// The share of a live job in all tokens; as many as there are jobs before anything was measured.
+    #[must_use]
+    pub fn share(&self, job: JobId) -> f64 {
+        let all: f64 = self.shares.values().sum();
+        if all > 0.0 {
+            self.shares.get(&job).copied().unwrap_or(0.0) / all
+        } else {
+            1.0 / self.lefts.len().max(1) as f64
+        }
+    }
+
+    /// The demand that needs most: of all jobs within `whole`, or of one by its own deadline. `now` is by the wall.
+    #[must_use]
+    pub fn pressing(&self, jobs: &[JobTold], whole: Micros, now: Micros) -> Demand {
+        let mut found = Demand {
+            job: None,
+            work: self.left,
+            within: whole,
+        };
+        for job in jobs.iter().filter(|job| job.is_live()) {
+            let (Some(deadline), Some(left)) = (job.deadline, self.lefts.get(&job.id)) else {
+                continue;
+            };
+            let share = self.share(job.id);
+            let demand = Demand {
+                job: Some(job.id),
+                work: (left / share.max(LEAST_SHARE)).min(self.left.max(*left)),
+                within: deadline.since(now),
+            };
+            if demand.pace() > found.pace() {
+                found = demand;
+            }
+        }
+        found
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use shared::ids::JobId;
+    use shared::ids::JobName;
 
     use super::*;
 
     fn job(step: u64, total: u64, tokens: u64) -> JobTold {
         JobTold {
             id: JobId(total),
+            name: JobName::new(format!("j{total}")).expect("a plain word is a name"),
+            tenant: String::new(),
             ended: false,
             paused: false,
             step,
             total_steps: total,
             tokens,
+            deadline: None,
+            budget: None,
         }
     }
 
@@ -107,5 +195,32 @@ mod tests {
         ended.ended = true;
         meter.see(&[ended], 2, Micros(20_000_000));
         assert_eq!(meter.left(), 0.0);
+    }
+
+    #[test]
+    fn the_job_that_needs_most_for_its_share_presses() {
+        const S: u64 = 1_000_000;
+        let mut meter = Meter::default();
+        let (whole, wall) = (Micros(1000 * S), Micros(5000 * S));
+        let mut jobs = [job(0, 100, 0), job(0, 300, 0)];
+        meter.see(&jobs, 1, Micros(0));
+        jobs[0].tokens = 100;
+        jobs[0].step = 10;
+        jobs[1].tokens = 300;
+        jobs[1].step = 30;
+        meter.see(&jobs, 1, Micros(10 * S));
+        let all = meter.pressing(&jobs, whole, wall);
+        assert_eq!((all.job, all.work), (None, 3600.0));
+        // A quarter of the tokens are its own: 900 left are 3600 of all.
+        jobs[0].deadline = Some(Micros(5500 * S));
+        let one = meter.pressing(&jobs, whole, wall);
+        assert_eq!((one.job, one.within), (Some(JobId(100)), Micros(500 * S)));
+        assert!((one.work - 3600.0).abs() < 1e-6, "{one:?}");
+        // One that is far away does not press.
+        jobs[0].deadline = Some(Micros(9000 * S));
+        assert_eq!(meter.pressing(&jobs, whole, wall).job, None);
+        // One that is over presses most.
+        jobs[0].deadline = Some(Micros(4000 * S));
+        assert_eq!(meter.pressing(&jobs, whole, wall).within, Micros(0));
     }
 }

@@ -4,10 +4,12 @@ use serde::{Deserialize, Serialize};
 use shared::ids::NodeName;
 use shared::units::Micros;
 
+use super::Effect;
 use super::record::Open;
+use crate::now::Now;
 use crate::provider::Want;
 
-/// How far it is.
+/// How far it is; instants are by the steady clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
@@ -37,8 +39,8 @@ pub enum Stage {
     Releasing {
         /// When first.
         since: Micros,
-        /// When last.
-        told: Micros,
+        /// When last; nothing where this process has not told it yet.
+        told: Option<Micros>,
         /// Whether it was said aloud that it does not.
         alarmed: bool,
     },
@@ -82,7 +84,7 @@ impl Held {
             (true, _) => Stage::Releasing {
                 since: now,
                 // Told again at the first tick.
-                told: Micros(0),
+                told: None,
                 alarmed: false,
             },
             (false, Some(_)) => Stage::Booting { since: now },
@@ -93,6 +95,31 @@ impl Held {
             id: open.id,
             ..Self::asked(open.want, now)
         }
+    }
+
+    /// It will be taken at `until`, by the steady clock.
+    pub(super) fn leaves(
+        &mut self,
+        until: Micros,
+        cause: String,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.stage = Stage::Leaving {
+            since: now.steady,
+            until,
+        };
+        effects.push(Effect::Leaving {
+            token: self.want.token.clone(),
+            deadline: until,
+            cause,
+        });
+    }
+
+    /// Whether its node serves.
+    #[must_use]
+    pub const fn serves(&self) -> bool {
+        matches!(self.stage, Stage::Serving { .. })
     }
 
     /// Whether it counts for a job: it is not on its way out.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::market::Pool;
-use crate::provider::Kind;
+use crate::provider::{Kind, MachineState};
 
 pub(crate) fn name(text: &str) -> NodeName {
     NodeName::new(text).expect("a plain word is a name")
@@ -45,7 +45,7 @@ fn bounds() -> Bounds {
 }
 
 fn fresh() -> Custody {
-    Custody::resumed(&[], bounds(), Micros(120 * S), Micros(0))
+    Custody::resumed(&[], bounds(), Micros(120 * S), at(0))
 }
 
 fn unsure() -> ProviderError {
@@ -56,30 +56,34 @@ fn unsure() -> ProviderError {
     }
 }
 
-fn answered(custody: &mut Custody, token: &str, id: &str, at: u64) -> Vec<Effect> {
+fn at(micros: u64) -> Now {
+    Now::both(Micros(micros))
+}
+
+fn answered(custody: &mut Custody, token: &str, id: &str, second: u64) -> Vec<Effect> {
     let event = Event::Answered {
         token: name(token),
         answer: Ok(machine(id, Some(token))),
     };
-    custody.step(event, Micros(at * S))
+    custody.step(event, at(second * S))
 }
 
 #[test]
 fn cu_1_the_record_comes_before_the_call() {
     let mut custody = fresh();
-    let effects = custody.step(Event::Acquire(want("a")), Micros(0));
+    let effects = custody.step(Event::Acquire(want("a")), at(0));
     assert!(matches!(
         effects[..],
         [Effect::Record(Entry::Asked { .. }), Effect::Acquire(_)]
     ));
     // The same token is the same request.
-    assert_eq!(custody.step(Event::Acquire(want("a")), Micros(1)), []);
+    assert_eq!(custody.step(Event::Acquire(want("a")), at(1)), []);
     answered(&mut custody, "a", "i-1", 1);
     let release = Event::Release {
         token: name("a"),
         cause: "dear".into(),
     };
-    let effects = custody.step(release, Micros(2 * S));
+    let effects = custody.step(release, at(2 * S));
     assert!(matches!(
         effects[..],
         [
@@ -93,37 +97,37 @@ fn cu_1_the_record_comes_before_the_call() {
 fn a_lost_answer_is_looked_up_and_given_up_only_when_no_list_shows_it() {
     let mut custody = fresh();
     for token in ["a", "b"] {
-        custody.step(Event::Acquire(want(token)), Micros(0));
+        custody.step(Event::Acquire(want(token)), at(0));
         let event = Event::Answered {
             token: name(token),
             answer: Err(unsure()),
         };
-        assert_eq!(custody.step(event, Micros(5 * S)), []);
+        assert_eq!(custody.step(event, at(5 * S)), []);
     }
     // a was made, b was not.
     let shown = || Event::Listed(vec![machine("i-1", Some("a"))]);
-    let effects = custody.step(shown(), Micros(6 * S));
+    let effects = custody.step(shown(), at(6 * S));
     assert!(matches!(&effects[..], [Effect::Record(Entry::Granted { id, .. })] if id == "i-1"));
-    custody.step(shown(), Micros(20 * S));
+    custody.step(shown(), at(20 * S));
     assert!(custody.held().contains_key(&name("b")), "it is too early");
-    let effects = custody.step(shown(), Micros(31 * S));
+    let effects = custody.step(shown(), at(31 * S));
     assert!(
         matches!(&effects[1], Effect::Lost { token, served: false, .. } if *token == name("b"))
     );
     assert!(!custody.held().contains_key(&name("b")));
     // It comes all the same, late: nobody's.
     let late = Event::Listed(vec![machine("i-1", Some("a")), machine("i-2", Some("b"))]);
-    let effects = custody.step(late, Micros(90 * S));
+    let effects = custody.step(late, at(90 * S));
     assert!(matches!(&effects[..], [Effect::Release { id, .. }] if id == "i-2"));
 }
 
 #[test]
 fn cu_2_a_machine_that_never_joins_is_released_until_it_is_gone() {
     let mut custody = fresh();
-    custody.step(Event::Acquire(want("a")), Micros(0));
+    custody.step(Event::Acquire(want("a")), at(0));
     answered(&mut custody, "a", "i-1", 1);
-    assert_eq!(custody.step(Event::Tick, Micros(60 * S)), []);
-    let effects = custody.step(Event::Tick, Micros(61 * S));
+    assert_eq!(custody.step(Event::Tick, at(60 * S)), []);
+    let effects = custody.step(Event::Tick, at(61 * S));
     assert!(
         matches!(&effects[1], Effect::Release { id, .. } if id == "i-1"),
         "{effects:?}"
@@ -131,19 +135,19 @@ fn cu_2_a_machine_that_never_joins_is_released_until_it_is_gone() {
     assert!(matches!(&effects[2], Effect::Lost { served: false, .. }));
     // It does not listen.
     let (mut told, mut alarms) = (0, 0);
-    for at in 62..140 {
-        for effect in custody.step(Event::Tick, Micros(at * S)) {
+    for second in 62..140 {
+        for effect in custody.step(Event::Tick, at(second * S)) {
             told += u32::from(matches!(effect, Effect::Release { .. }));
             alarms += u32::from(matches!(effect, Effect::Alarm { .. }));
         }
         custody.step(
             Event::Listed(vec![machine("i-1", Some("a"))]),
-            Micros(at * S),
+            at(second * S),
         );
     }
     assert_eq!((told, alarms), (7, 1));
-    custody.step(Event::Listed(vec![]), Micros(140 * S));
-    let effects = custody.step(Event::Listed(vec![]), Micros(141 * S));
+    custody.step(Event::Listed(vec![]), at(140 * S));
+    let effects = custody.step(Event::Listed(vec![]), at(141 * S));
     assert!(matches!(
         effects[..],
         [Effect::Record(Entry::Closed { .. })]
@@ -154,7 +158,7 @@ fn cu_2_a_machine_that_never_joins_is_released_until_it_is_gone() {
 #[test]
 fn cu_3_a_second_machine_of_a_token_and_one_of_nobody_are_released_once_a_while() {
     let mut custody = fresh();
-    custody.step(Event::Acquire(want("a")), Micros(0));
+    custody.step(Event::Acquire(want("a")), at(0));
     answered(&mut custody, "a", "i-1", 1);
     let shown = || {
         Event::Listed(vec![
@@ -163,28 +167,25 @@ fn cu_3_a_second_machine_of_a_token_and_one_of_nobody_are_released_once_a_while(
             machine("i-3", None),
         ])
     };
-    let effects = custody.step(shown(), Micros(2 * S));
+    let effects = custody.step(shown(), at(2 * S));
     assert_eq!(effects.len(), 2, "{effects:?}");
-    assert_eq!(custody.step(shown(), Micros(3 * S)), []);
-    assert_eq!(custody.step(Event::Tick, Micros(12 * S)).len(), 2);
+    assert_eq!(custody.step(shown(), at(3 * S)), []);
+    assert_eq!(custody.step(Event::Tick, at(12 * S)).len(), 2);
     assert!(custody.held()[&name("a")].stands());
 }
 
 #[test]
 fn cu_4_a_list_that_lags_loses_nothing_and_two_do() {
     let mut custody = fresh();
-    custody.step(Event::Acquire(want("a")), Micros(0));
+    custody.step(Event::Acquire(want("a")), at(0));
     answered(&mut custody, "a", "i-1", 1);
     let joined = BTreeSet::from([name("a")]);
-    let effects = custody.step(Event::Joined(joined), Micros(2 * S));
+    let effects = custody.step(Event::Joined(joined), at(2 * S));
     assert_eq!(effects, [Effect::Ready(name("a"))]);
-    assert_eq!(custody.step(Event::Listed(vec![]), Micros(3 * S)), []);
-    custody.step(
-        Event::Listed(vec![machine("i-1", Some("a"))]),
-        Micros(4 * S),
-    );
-    custody.step(Event::Listed(vec![]), Micros(5 * S));
-    let effects = custody.step(Event::Listed(vec![]), Micros(6 * S));
+    assert_eq!(custody.step(Event::Listed(vec![]), at(3 * S)), []);
+    custody.step(Event::Listed(vec![machine("i-1", Some("a"))]), at(4 * S));
+    custody.step(Event::Listed(vec![]), at(5 * S));
+    let effects = custody.step(Event::Listed(vec![]), at(6 * S));
     assert!(
         matches!(&effects[1], Effect::Lost { served: true, .. }),
         "{effects:?}"
@@ -194,7 +195,7 @@ fn cu_4_a_list_that_lags_loses_nothing_and_two_do() {
 #[test]
 fn a_notice_makes_a_machine_leave_and_a_risk_does_not() {
     let mut custody = fresh();
-    custody.step(Event::Acquire(want("a")), Micros(0));
+    custody.step(Event::Acquire(want("a")), at(0));
     answered(&mut custody, "a", "i-1", 1);
     let signal = |certainty| {
         Event::Signal(Signal {
@@ -204,17 +205,17 @@ fn a_notice_makes_a_machine_leave_and_a_risk_does_not() {
             cause: "capacity".into(),
         })
     };
-    let effects = custody.step(signal(Certainty::Risk), Micros(2 * S));
+    let effects = custody.step(signal(Certainty::Risk), at(2 * S));
     assert!(matches!(effects[..], [Effect::AtRisk { .. }]));
-    assert_eq!(custody.step(signal(Certainty::Risk), Micros(3 * S)), []);
+    assert_eq!(custody.step(signal(Certainty::Risk), at(3 * S)), []);
     assert!(custody.held()[&name("a")].stands());
-    let effects = custody.step(signal(Certainty::Notice), Micros(4 * S));
+    let effects = custody.step(signal(Certainty::Notice), at(4 * S));
     let deadline = Micros(124 * S);
     assert!(matches!(&effects[..], [Effect::Leaving { deadline: at, .. }] if *at == deadline));
-    assert_eq!(custody.step(signal(Certainty::Notice), Micros(5 * S)), []);
+    assert_eq!(custody.step(signal(Certainty::Notice), at(5 * S)), []);
     assert_eq!(custody.standing().count(), 0);
     // It outlives its notice: told to end, so that it does not cost for nothing.
-    let effects = custody.step(Event::Tick, Micros(134 * S));
+    let effects = custody.step(Event::Tick, at(134 * S));
     assert!(matches!(effects[1], Effect::Release { .. }));
 }
 
@@ -229,7 +230,7 @@ fn a_restart_finds_what_was_asked_for_granted_and_released() {
         }));
     };
     for token in ["a", "b", "c"] {
-        note(custody.step(Event::Acquire(want(token)), Micros(0)));
+        note(custody.step(Event::Acquire(want(token)), at(0)));
     }
     note(answered(&mut custody, "b", "i-2", 1));
     note(answered(&mut custody, "c", "i-3", 1));
@@ -237,17 +238,17 @@ fn a_restart_finds_what_was_asked_for_granted_and_released() {
         token: name("c"),
         cause: "dear".into(),
     };
-    note(custody.step(release, Micros(2 * S)));
-    let mut again = Custody::resumed(&kept, bounds(), Micros(120 * S), Micros(20 * S));
+    note(custody.step(release, at(2 * S)));
+    let mut again = Custody::resumed(&kept, bounds(), Micros(120 * S), at(20 * S));
     assert_eq!(again.held().len(), 3);
-    let effects = again.step(Event::Tick, Micros(20 * S));
+    let effects = again.step(Event::Tick, at(20 * S));
     assert!(
         matches!(&effects[..], [Effect::Release { id, .. }] if id == "i-3"),
         "{effects:?}"
     );
     let shown = vec![machine("i-1", Some("a")), machine("i-2", Some("b"))];
-    again.step(Event::Listed(shown.clone()), Micros(21 * S));
-    again.step(Event::Listed(shown), Micros(22 * S));
+    again.step(Event::Listed(shown.clone()), at(21 * S));
+    again.step(Event::Listed(shown), at(22 * S));
     let left: Vec<&str> = again.held().keys().map(NodeName::as_str).collect();
     assert_eq!(left, ["a", "b"]);
 }
@@ -291,22 +292,22 @@ proptest! {
         for (round, (mood, acquires, releases)) in moods.into_iter().chain(late).enumerate() {
             now += 3 * S;
             if acquires {
-                queue.extend(custody.step(Event::Acquire(want(&format!("t{round}"))), Micros(now)));
+                queue.extend(custody.step(Event::Acquire(want(&format!("t{round}"))), at(now)));
             }
             if releases && let Some(token) = custody.held().keys().next().cloned() {
                 let cause = "test".to_owned();
-                queue.extend(custody.step(Event::Release { token, cause }, Micros(now)));
+                queue.extend(custody.step(Event::Release { token, cause }, at(now)));
             }
             if round == rounds {
                 for token in custody.held().keys().cloned().collect::<Vec<_>>() {
                     let cause = "the end".to_owned();
-                    queue.extend(custody.step(Event::Release { token, cause }, Micros(now)));
+                    queue.extend(custody.step(Event::Release { token, cause }, at(now)));
                 }
             }
-            queue.extend(custody.step(Event::Tick, Micros(now)));
+            queue.extend(custody.step(Event::Tick, at(now)));
             if !matches!(mood, Mood::Dead) {
                 let list = machines.iter().map(|(id, token)| machine(id, Some(token.as_str())));
-                queue.extend(custody.step(Event::Listed(list.collect()), Micros(now)));
+                queue.extend(custody.step(Event::Listed(list.collect()), at(now)));
             }
             for effect in std::mem::take(&mut queue) {
                 match effect {
@@ -334,7 +335,7 @@ proptest! {
                             }),
                         };
                         let token = want.token;
-                        queue.extend(custody.step(Event::Answered { token, answer }, Micros(now)));
+                        queue.extend(custody.step(Event::Answered { token, answer }, at(now)));
                     }
                     Effect::Release { id, .. } if !matches!(mood, Mood::Dead) => {
                         machines.remove(&id);
@@ -346,4 +347,36 @@ proptest! {
         prop_assert!(custody.is_empty(), "{:?}", custody.held());
         prop_assert!(machines.is_empty(), "{machines:?}");
     }
+}
+
+#[test]
+fn a_wall_clock_that_is_set_ends_no_boot_and_no_notice() {
+    let mut custody = fresh();
+    custody.step(Event::Acquire(want("a")), at(0));
+    answered(&mut custody, "a", "i-1", 1);
+    // An hour ahead on the wall, a second later by the steady clock.
+    let jumped = |second: u64| Now {
+        wall: Micros((3600 + second) * S),
+        steady: Micros(second * S),
+    };
+    assert_eq!(custody.step(Event::Tick, jumped(2)), []);
+    let joined = BTreeSet::from([name("a")]);
+    custody.step(Event::Joined(joined), jumped(3));
+    let notice = Signal {
+        id: "i-1".into(),
+        certainty: Certainty::Notice,
+        deadline: Some(Micros((3600 + 34) * S)),
+        cause: "capacity".into(),
+    };
+    let effects = custody.step(Event::Signal(notice), jumped(4));
+    assert!(
+        matches!(&effects[..], [Effect::Leaving { deadline, .. }] if *deadline == Micros(34 * S)),
+        "{effects:?}"
+    );
+    // Set back: the end is as far away as it was.
+    let back = Now {
+        wall: Micros(9 * S),
+        steady: Micros(20 * S),
+    };
+    assert_eq!(custody.step(Event::Tick, back), []);
 }

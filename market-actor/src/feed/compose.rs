@@ -112,7 +112,11 @@ impl Scale {
     fn of(self, usd: MicroUsd) -> MicroUsd {
         let from = u128::from(self.from.0);
         let scaled = (u128::from(usd.0) * u128::from(self.to.0) + from / 2) / from;
-        MicroUsd(u64::try_from(scaled).unwrap_or(u64::MAX))
+        MicroUsd(
+            u64::try_from(scaled)
+                .unwrap_or(super::money::MOST)
+                .min(super::money::MOST),
+        )
     }
 }
 

@@ -4,8 +4,8 @@ use shared::units::MicroUsd;
 
 use super::fault::RowFault;
 
-/// No machine costs more an hour.
-const MOST: u64 = 1_000_000_000_000;
+/// No machine costs more an hour, in millionths of a dollar: sums over all slots and machines of a job stay numbers.
+pub(super) const MOST: u64 = 1_000_000_000_000;
 
 /// Reads `0.918`: dollars; digits beyond millionths are rounded to the nearest, halves up.
 pub(super) fn parse(text: &str) -> Result<MicroUsd, RowFault> {

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The head names the version. A pool is named before its first sighting; numbers count from 0. A sighting has
-//! microseconds since 1970-01-01 UTC (`at`), a pool (`of`), and what was seen: prices in millionths of a dollar an hour,
-//! machines; what is absent was not looked at. Another head begins the numbers of pools anew, so a process that comes
+//! microseconds since 1970-01-01 UTC (`at`), a pool (`of`), and what was seen: prices in millionths of a dollar an hour (at most
+//! a million dollars), machines (at most a million); what is absent was not looked at. Another head begins the numbers of pools anew, so a process that comes
 //! back appends to the same file. A last line without its end was cut while it was written: it is passed over.
 //!
 //! RC-1: what is written and read back is what was given to write.
@@ -21,8 +21,12 @@ use serde::{Deserialize, Serialize};
 use shared::units::{MicroUsd, Micros};
 
 use super::fault::{Faults, FeedError, RowFault};
-use super::{Observed, Steps};
+use super::skypilot::MOST_MACHINES;
+use super::{Observed, Steps, money};
 use crate::market::Pool;
+
+/// Instants lie before the year 10000.
+const LAST: u64 = 253_402_300_800_000_000;
 
 /// The version that is written, and the last one that is read.
 pub const VERSION: u64 = 1;
@@ -196,9 +200,8 @@ fn line_of(line: &str) -> Result<Line, (usize, RowFault)> {
         return Ok(Line::Head(head.spotmux_market));
     }
     if kind.pool.is_none() {
-        return serde_json::from_str(line)
-            .map(Line::Sighting)
-            .map_err(fault);
+        let seen: SightingLine = serde_json::from_str(line).map_err(fault)?;
+        return bounded(line, seen).map(Line::Sighting);
     }
     let named: PoolLine = serde_json::from_str(line).map_err(fault)?;
     let pool = Pool {
@@ -208,6 +211,40 @@ fn line_of(line: &str) -> Result<Line, (usize, RowFault)> {
         machine: named.machine,
     };
     Ok(Line::Pool(named.pool, pool))
+}
+
+/// Refuses what no market shows, at the column of its key: sums of it would not be numbers any more.
+fn bounded(line: &str, seen: SightingLine) -> Result<SightingLine, (usize, RowFault)> {
+    let machines = |count: Option<u32>| count.map(u64::from);
+    let price = |price: Option<MicroUsd>| price.map(|price| price.0);
+    for (what, value, most) in [
+        ("at", Some(seen.at.0), LAST),
+        ("spot_price", price(seen.spot_price), money::MOST),
+        ("on_demand_price", price(seen.on_demand_price), money::MOST),
+        (
+            "spot_available",
+            machines(seen.spot_available),
+            MOST_MACHINES,
+        ),
+        (
+            "on_demand_available",
+            machines(seen.on_demand_available),
+            MOST_MACHINES,
+        ),
+    ] {
+        let Some(value) = value.filter(|value| *value > most) else {
+            continue;
+        };
+        let byte = line.find(&format!("\"{what}\"")).unwrap_or(0);
+        let fault = RowFault::Number {
+            what,
+            text: value.to_string(),
+            least: 0,
+            most,
+        };
+        return Err((line[..byte].chars().count() + 1, fault));
+    }
+    Ok(seen)
 }
 
 fn sighting(seen: SightingLine, pool: &Pool) -> Sighting {

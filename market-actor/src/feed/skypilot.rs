@@ -13,7 +13,7 @@ use super::{Observed, Steps, money, region_of, stem};
 use crate::market::Pool;
 
 /// More machines than any probe asks for.
-const MOST_MACHINES: u64 = 1_000_000;
+pub(super) const MOST_MACHINES: u64 = 1_000_000;
 
 #[derive(Deserialize)]
 struct Trace {

@@ -40,17 +40,20 @@ pub fn ending(
         let layer = lattice.layer(full, |held, left| finish.worth(end, left, held));
         return (layer, full);
     }
+    // Slots are paid whole: what is left, however little, costs at least one slot of the fewest machines.
+    let least = f64::from(problem.fewest) * last.spot_price.min(last.on_demand_price);
     match ending {
         Ending::Track { rho } => {
             let line = problem.work - problem.even_pace(f64::from(end));
             let price = last.on_demand_price;
             let ahead = full + rho * price * line;
             let layer = lattice.layer(ahead, |_, left| {
-                if left <= line {
+                let worth = if left <= line {
                     full + rho * price * (line - left)
                 } else {
                     full - price * (left - line)
-                }
+                };
+                worth.min(ahead - least)
             });
             (layer, ahead)
         }
@@ -63,7 +66,8 @@ pub fn ending(
             let cheap = work * f64::from(problem.soft_deadline - end);
             let dear = last.on_demand_price;
             let layer = lattice.layer(full, |_, left| {
-                full - left.min(cheap) * price.min(dear) - (left - cheap).max(0.0) * dear
+                let cost = left.min(cheap) * price.min(dear) + (left - cheap).max(0.0) * dear;
+                full - cost.max(least)
             });
             (layer, full)
         }

@@ -315,19 +315,17 @@ fn raise(to: &mut [f64], from: &[f64]) {
     }
 }
 
-/// The action of greatest worth, and how much the second-best is worth less. Of equal ones (to a millionth of a cent) that
-/// which changes least from `held` counts, then the smaller: plans do not flutter between equals.
+/// The action of greatest worth, and how much the second-best is worth less. Of equal ones (to a millionth of a cent) one that
+/// works comes before holding nothing, then that which changes least from `held`, then the smaller: plans do not flutter between
+/// equals, and work that may as well be done now is not put off until the safety net must do it.
 #[must_use]
 pub fn best(actions: &[u32], worths: &[f64], held: u32) -> (usize, f64) {
     let top = worths.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let mut chosen = 0;
-    let mut found = false;
-    for (action, worth) in worths.iter().enumerate() {
-        let near = |at: usize| actions[at].abs_diff(held);
-        if *worth >= top - 1e-2 && (!found || near(action) < near(chosen)) {
-            (chosen, found) = (action, true);
-        }
-    }
+    let least = top - (1e-2 + 1e-12 * top.abs());
+    let rank = |at: usize| (actions[at] == 0, actions[at].abs_diff(held));
+    let equals = (0..worths.len()).filter(|&at| worths[at].is_finite() && worths[at] >= least);
+    // Where nothing can be held at all, that is held.
+    let chosen = equals.min_by_key(|&at| rank(at)).unwrap_or(0);
     let second = worths
         .iter()
         .enumerate()

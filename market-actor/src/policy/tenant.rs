@@ -27,6 +27,9 @@ pub struct Rules {
     /// Regions where the job may be; all when empty.
     #[serde(default)]
     pub regions: BTreeSet<String>,
+    /// Whether it may be nowhere: tenants that share machines allow no region in common.
+    #[serde(default)]
+    pub nowhere: bool,
     /// Most that a spot machine may cost for an hour.
     #[serde(default)]
     pub max_spot_price: Option<MicroUsd>,
@@ -51,7 +54,42 @@ impl Rules {
     /// Whether the job may be in a pool at all.
     #[must_use]
     pub fn allows(&self, pool: &Pool) -> bool {
-        self.regions.is_empty() || self.regions.contains(&pool.region)
+        !self.nowhere && (self.regions.is_empty() || self.regions.contains(&pool.region))
+    }
+
+    /// What both allow: of each rule the stricter.
+    #[must_use]
+    pub fn and(self, other: &Self) -> Self {
+        let least = |a: Option<MicroUsd>, b: Option<MicroUsd>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (one, two) => one.or(two),
+        };
+        let (mut regions, mut nowhere) = (self.regions, self.nowhere || other.nowhere);
+        if regions.is_empty() {
+            regions.clone_from(&other.regions);
+        } else if !other.regions.is_empty() {
+            regions.retain(|region| other.regions.contains(region));
+            nowhere |= regions.is_empty();
+        }
+        let wait_at_most = match (self.wait_at_most, other.wait_at_most) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (one, two) => one.or(two),
+        };
+        let leave = match (self.leave, other.leave) {
+            (Some(a), Some(b)) => Some(Leave {
+                losses: a.losses.min(b.losses),
+                slots: a.slots.max(b.slots),
+            }),
+            (one, two) => one.or(two),
+        };
+        Self {
+            no_spot: self.no_spot || other.no_spot,
+            regions,
+            nowhere,
+            max_spot_price: least(self.max_spot_price, other.max_spot_price),
+            wait_at_most,
+            leave,
+        }
     }
 
     /// What is left of a slot's offer.
@@ -170,6 +208,19 @@ mod tests {
         };
         let outcome = lived(&rules, Policy::OnDemand, &[(0.3, 12); 24]);
         assert_eq!(outcome.spent, MicroUsd(0));
+    }
+
+    #[test]
+    fn two_tenants_without_a_region_in_common_have_none() {
+        let of = |region: &str| Rules {
+            regions: BTreeSet::from([region.to_owned()]),
+            ..Rules::default()
+        };
+        let pool = market(&[(0.3, 1)], 1.0).pool;
+        let here = of(&pool.region);
+        assert!(here.allows(&pool));
+        assert!(here.clone().and(&Rules::default()).allows(&pool));
+        assert!(!here.and(&of("elsewhere")).allows(&pool));
     }
 
     #[test]

@@ -253,6 +253,41 @@ fn perfect_foresight_plans_around_a_price_that_rises() {
     assert!(mean < 0.27e6, "a unit cost {mean}");
 }
 
+/// Work that fits into any slot up to the deadline is as cheap now as later: after one of two machines has left, the job that
+/// needs two goes on.
+#[test]
+fn a_plan_does_not_put_off_by_a_tie_what_it_may_as_well_do_now() {
+    let mut problem = job(0.1, 0, 2, 1.0);
+    problem.most = 4;
+    problem.work = 1.5;
+    problem.reclaims = true;
+    let market = market(&[(0.3, 4); 40], 1.0);
+    for (spot, on_demand) in [(1, 0), (0, 1), (0, 0), (2, 0)] {
+        let losses = [1];
+        let situation = Situation {
+            problem: &problem,
+            slot: 2,
+            progress: 0.0,
+            held: Held { spot, on_demand },
+            offer: Offer::of(&market.slots[20], market.slot),
+            at: 20,
+            past: &market.slots[..20],
+            length: market.slot,
+            losses: &losses,
+            waited: 0,
+        };
+        for horizon in [Horizon::track(6), Horizon::cost_to_go(6), Horizon::chain(4)] {
+            let policy = Policy::Horizon(horizon);
+            let mut memory = Memory::default();
+            let decision = policy.decide(&situation, &Persistence, &mut memory, Safety::default());
+            assert!(
+                decision.held.count() >= 2,
+                "{policy} from {spot} and {on_demand}: {decision:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn jobs_share_a_pool_by_what_spot_is_worth_to_them() {
     let market = market(&[(0.3, 8); 40], 1.0);

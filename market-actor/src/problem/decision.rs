@@ -97,9 +97,10 @@ pub enum Reason {
     Planned {
         /// Slots of the plan.
         window: u32,
-        /// Utility expected from here on, millionths of a dollar.
+        /// What the plan makes of it, millionths of a dollar: utility within its window, and what its ending gives for the work
+        /// done by then. Not the utility of the job, where the window ends before the deadline.
         expected: f64,
-        /// What the second-best number of machines is expected to earn less.
+        /// What the second-best number of machines has less of that.
         margin: f64,
     },
     /// The mean of plans made at different slots.

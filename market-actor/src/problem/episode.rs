@@ -273,7 +273,7 @@ fn pass(
     }
     let on_demand_cost =
         MicroUsd((f64::from(held.on_demand) * offer.on_demand_price).round() as u64);
-    let cost = MicroUsd(spot_cost.round() as u64 + on_demand_cost.0);
+    let cost = MicroUsd((spot_cost.round() as u64).saturating_add(on_demand_cost.0));
     let idle = if full > 0.0 {
         (1.0 - gained / full).clamp(0.0, 1.0)
     } else {
@@ -298,7 +298,8 @@ fn outcome(
     progress: f64,
     records: Vec<Record>,
 ) -> Outcome {
-    let spent = MicroUsd(records.iter().map(|record| record.cost.0).sum());
+    let costs = records.iter().map(|record| record.cost.0);
+    let spent = MicroUsd(costs.fold(0, u64::saturating_add));
     let worth = completed.map_or(0.0, |slots| value(problem, slots));
     let worth = MicroUsd(worth.round() as u64);
     Outcome {
@@ -307,7 +308,7 @@ fn outcome(
         progress,
         spent,
         value: worth,
-        utility: worth.0 as i64 - spent.0 as i64,
+        utility: worth.less(spent),
         reconfigurations: records.iter().filter(|r| r.reconfigured).count() as u32,
         reclaimed: records.iter().map(|record| record.reclaimed).sum(),
         records,

@@ -5,6 +5,9 @@
 //! many machines it would give: what it refused is learned by the broker. Ends are told to the machine itself: the gpu-actor hears
 //! them.
 
+pub mod element;
+pub mod form;
+pub mod refusal;
 pub mod words;
 
 use std::time::{Duration, UNIX_EPOCH};
@@ -17,9 +20,13 @@ use shared::units::{MicroUsd, Micros};
 
 use super::replay::Clock;
 use super::{Answer, Machine, Provider, ProviderError, Sighting, Signal, Want};
-use crate::feed::{instant_text, price_history};
+use crate::feed::fault::FeedError;
+use crate::feed::{Observed, instant_text, price_history};
 use crate::market::Pool;
-use words::{AWS, Element, Fleet, Form, unsure};
+use element::Element;
+use form::Form;
+use refusal::unsure;
+use words::{AWS, Fleet};
 
 /// Most pages of one answer.
 const PAGES: usize = 100;
@@ -41,10 +48,30 @@ pub struct Account {
     pub session_token: Option<String>,
     /// What is asked for.
     pub fleet: Fleet,
+    /// Of a spot machine for an hour, where the price history names none.
+    pub spot_price: MicroUsd,
     /// Of a machine on demand for an hour: the API does not say.
     pub on_demand_price: MicroUsd,
     /// Most spot machines that are believed to be there.
     pub most: u32,
+}
+
+impl Account {
+    /// A pool of which nothing is known: any of the types in any zone of the region.
+    fn untold(&self) -> Sighting {
+        Sighting {
+            pool: Pool {
+                provider: AWS.into(),
+                region: self.region.clone(),
+                zone: String::new(),
+                machine: String::new(),
+            },
+            spot_price: Some(self.spot_price),
+            spot_available: Some(self.most),
+            on_demand_price: Some(self.on_demand_price),
+            on_demand_available: None,
+        }
+    }
 }
 
 impl std::fmt::Debug for Account {
@@ -108,7 +135,7 @@ impl Aws {
         let response = request.body(body).send().await.map_err(failed)?;
         let status = response.status().as_u16();
         let text = response.text().await.map_err(failed)?;
-        match words::fault(call, status, &text) {
+        match refusal::fault(call, status, &text) {
             Some(error) => Err(error),
             None => Ok(text),
         }
@@ -154,7 +181,7 @@ impl Aws {
 
     async fn all(&self, of: &Want) -> Result<Vec<Machine>, ProviderError> {
         let cluster = &self.account.fleet.cluster;
-        let form = words::list(cluster, Some(&of.token), None);
+        let form = form::list(cluster, Some(&of.token), None);
         Ok(words::machines(
             &self.call("DescribeInstances", &form).await?,
         ))
@@ -175,26 +202,36 @@ impl Provider for Aws {
             let account = &self.account;
             // The answer has the price in force at its begin, so an instant is enough.
             let from = instant_text((self.clock)());
-            let form = words::prices(&account.fleet.types, &from, None);
+            let form = form::prices(&account.fleet.types, &from, None);
             let text = self.text("DescribeSpotPriceHistory", &form).await?;
-            let pools = price_history::xml("DescribeSpotPriceHistory", &text)
-                .map_err(|error| unsure("DescribeSpotPriceHistory", &error.to_string()))?;
-            Ok(pools
-                .into_iter()
+            let pools = match price_history::xml("DescribeSpotPriceHistory", &text) {
+                Ok(pools) => pools,
+                // None that is known now: what the operator says is taken.
+                Err(FeedError::Empty { .. }) => return Ok(vec![account.untold()]),
+                Err(error) => return Err(unsure("DescribeSpotPriceHistory", &error.to_string())),
+            };
+            let price = |own: &Observed| {
+                let steps = own.spot_price.as_ref()?;
+                steps.changes().last().map(|(_, price)| *price)
+            };
+            let own = pools
+                .iter()
+                .filter(|own| account.fleet.types.contains(&own.pool.machine));
+            let seen: Vec<Sighting> = own
                 .map(|own| Sighting {
                     pool: Pool {
                         provider: AWS.into(),
                         region: account.region.clone(),
-                        ..own.pool
+                        ..own.pool.clone()
                     },
-                    spot_price: own
-                        .spot_price
-                        .and_then(|steps| steps.changes().last().map(|(_, price)| *price)),
-                    spot_available: Some(account.most),
-                    on_demand_price: Some(account.on_demand_price),
-                    on_demand_available: None,
+                    spot_price: price(own),
+                    ..account.untold()
                 })
-                .collect())
+                .collect();
+            match seen.is_empty() {
+                true => Ok(vec![account.untold()]),
+                false => Ok(seen),
+            }
         })
     }
 
@@ -204,14 +241,14 @@ impl Provider for Aws {
             if let Some(machine) = known.into_iter().next() {
                 return Ok(machine);
             }
-            let form = words::acquire(&self.account.fleet, want);
+            let form = form::acquire(&self.account.fleet, want);
             words::granted(&self.call("CreateFleet", &form).await?, want)
         })
     }
 
     fn release<'a>(&'a mut self, id: &'a str) -> Answer<'a, ()> {
         Box::pin(async move {
-            match self.call("TerminateInstances", &words::release(id)).await {
+            match self.call("TerminateInstances", &form::release(id)).await {
                 Err(ProviderError::Refused { why, .. })
                     if why.starts_with("InvalidInstanceID.NotFound") =>
                 {
@@ -227,7 +264,7 @@ impl Provider for Aws {
             let mut all = Vec::new();
             let mut page: Option<String> = None;
             for _ in 0..PAGES {
-                let form = words::list(&self.account.fleet.cluster, None, page.as_deref());
+                let form = form::list(&self.account.fleet.cluster, None, page.as_deref());
                 let answer = self.call("DescribeInstances", &form).await?;
                 all.extend(words::machines(&answer));
                 page = answer.next_page().map(ToOwned::to_owned);

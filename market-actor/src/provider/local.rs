@@ -4,13 +4,14 @@
 //! process is started, and its number after. A process whose number was not written any more is found by the variable
 //! [`TOKEN`] in its environment (PR-1).
 
+mod shelf;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 
-use serde::{Deserialize, Serialize};
 use shared::ids::NodeName;
 use shared::process::Process;
 use shared::units::{MicroUsd, Micros};
@@ -18,6 +19,7 @@ use tokio::process::{Child, Command};
 
 use super::{Answer, Machine, MachineState, Provider, ProviderError, Sighting, Signal, Want};
 use crate::market::Pool;
+use shelf::{Kept, Shelf};
 
 /// Variable of a machine's process that names its request.
 pub const TOKEN: &str = "SPOTMUX_MACHINE";
@@ -42,6 +44,37 @@ pub struct Launch {
     pub logs: PathBuf,
 }
 
+impl Launch {
+    fn shelf(&self) -> Shelf {
+        Shelf {
+            machines: self.machines.clone(),
+            processes: self.processes.clone(),
+        }
+    }
+}
+
+/// All machines that were started so and live: nothing is changed, no file is written.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn look(launch: &Launch) -> io::Result<Vec<Machine>> {
+    let all = launch.shelf().all()?.into_iter();
+    let living = all.filter(|kept| kept.process.is_some_and(Process::lives));
+    Ok(living
+        .map(|kept| machine(&kept.want, MachineState::Running))
+        .collect())
+}
+
+fn machine(want: &Want, state: MachineState) -> Machine {
+    Machine {
+        id: want.token.to_string(),
+        token: Some(want.token.clone()),
+        kind: want.kind,
+        state,
+        node: None,
+    }
+}
+
 /// What it offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stock {
@@ -60,15 +93,9 @@ pub struct Stock {
 pub struct Local {
     launch: Launch,
     stock: Stock,
+    shelf: Shelf,
     children: BTreeMap<NodeName, Child>,
     told: BTreeSet<NodeName>,
-}
-
-/// What is kept of a machine.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Kept {
-    want: Want,
-    process: Option<Process>,
 }
 
 impl Local {
@@ -81,6 +108,7 @@ impl Local {
             fs::create_dir_all(folder)?;
         }
         Ok(Self {
+            shelf: launch.shelf(),
             launch,
             stock,
             children: BTreeMap::new(),
@@ -88,28 +116,8 @@ impl Local {
         })
     }
 
-    fn file(&self, token: &NodeName) -> PathBuf {
-        self.launch.machines.join(format!("{token}.json"))
-    }
-
-    fn id_file(&self, token: &NodeName) -> PathBuf {
-        self.launch.processes.join(format!("{token}.json"))
-    }
-
-    fn keep(&self, kept: &Kept) -> io::Result<()> {
-        let token = &kept.want.token;
-        write(&self.file(token), &serde_json::to_vec(kept)?)?;
-        if let Some(process) = kept.process {
-            write(&self.id_file(token), &serde_json::to_vec(&process)?)?;
-        }
-        Ok(())
-    }
-
     fn forget(&mut self, token: &NodeName) {
-        for path in [self.file(token), self.id_file(token)] {
-            // It may be gone already.
-            let _ = fs::remove_file(path);
-        }
+        self.shelf.forget(token);
         self.children.remove(token);
         self.told.remove(token);
     }
@@ -121,27 +129,18 @@ impl Local {
             let _ = child.try_wait();
         }
         let mut living = Vec::new();
-        for entry in fs::read_dir(&self.launch.machines)? {
-            let path = entry?.path();
-            if path.extension().is_none_or(|extension| extension != "json") {
-                continue;
-            }
-            let Ok(mut kept) = serde_json::from_slice::<Kept>(&fs::read(&path)?) else {
-                continue;
-            };
+        for kept in self.shelf.all()? {
             let token = kept.want.token.clone();
-            if kept.process.is_none() {
-                kept.process = of_token(&token);
-                if kept.process.is_some() {
-                    self.keep(&kept)?;
-                }
-            }
             match kept.process.filter(|process| process.lives()) {
-                Some(process) => living.push((kept.want, process)),
+                Some(process) => {
+                    if kept.found {
+                        self.shelf.keep(&kept)?;
+                    }
+                    living.push((kept.want, process));
+                }
                 None => self.forget(&token),
             }
         }
-        living.sort_by(|a, b| a.0.token.cmp(&b.0.token));
         Ok(living)
     }
 
@@ -165,9 +164,10 @@ impl Local {
         if self.process(token.as_str()).is_some() {
             return Ok(self.machine(want));
         }
-        self.keep(&Kept {
+        self.shelf.keep(&Kept {
             want: want.clone(),
             process: None,
+            found: false,
         })?;
         let filled = |words: &[String]| -> Vec<String> {
             let words = words.iter();
@@ -179,6 +179,8 @@ impl Local {
             let prepared = Command::new(&self.launch.program)
                 .args(filled(&self.launch.prepare))
                 .stdin(Stdio::null())
+                // A call that is given up must not go on.
+                .kill_on_drop(true)
                 .output()
                 .await?;
             if !prepared.status.success() {
@@ -202,25 +204,20 @@ impl Local {
             .spawn()?;
         let process = child.id().map(Process::of);
         self.children.insert(token.clone(), child);
-        self.keep(&Kept {
+        self.shelf.keep(&Kept {
             want: want.clone(),
             process,
+            found: false,
         })?;
         Ok(self.machine(want))
     }
 
     fn machine(&self, want: &Want) -> Machine {
-        Machine {
-            id: want.token.to_string(),
-            token: Some(want.token.clone()),
-            kind: want.kind,
-            state: if self.told.contains(&want.token) {
-                MachineState::Ending
-            } else {
-                MachineState::Running
-            },
-            node: None,
-        }
+        let state = match self.told.contains(&want.token) {
+            true => MachineState::Ending,
+            false => MachineState::Running,
+        };
+        machine(want, state)
     }
 
     /// All machines, as [`Provider::list`] shows them.
@@ -233,35 +230,12 @@ impl Local {
     }
 }
 
-/// Written beside and renamed: a reader sees all of it or nothing.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension("part");
-    fs::write(&beside, bytes)?;
-    fs::rename(&beside, path)
-}
-
 fn unsure(call: &str, error: &io::Error) -> ProviderError {
     ProviderError::Unsure {
         provider: LOCAL.into(),
         call: call.into(),
         why: error.to_string(),
     }
-}
-
-/// The process that was started for a token, whose number was not kept.
-fn of_token(token: &NodeName) -> Option<Process> {
-    let wanted = format!("{TOKEN}={token}");
-    let entries = fs::read_dir("/proc").ok()?;
-    let mut ids = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let found = ids.find(|id| {
-        let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-        environment
-            .split(|byte| *byte == 0)
-            .any(|variable| variable == wanted.as_bytes())
-    });
-    found.map(Process::of)
 }
 
 impl Provider for Local {
@@ -339,121 +313,4 @@ pub fn pool() -> Pool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::provider::Kind;
-
-    fn local(folder: &Path, start: &[&str]) -> Local {
-        let launch = Launch {
-            program: "/bin/sh".into(),
-            prepare: vec!["-c".into(), "test {name} != bad".into()],
-            start: start.iter().map(ToString::to_string).collect(),
-            machines: folder.join("machines"),
-            processes: folder.join("run"),
-            logs: folder.join("logs"),
-        };
-        let stock = Stock {
-            most: 2,
-            spot_price: MicroUsd(1),
-            on_demand_price: MicroUsd(2),
-            notice: Micros(0),
-        };
-        Local::new(launch, stock).unwrap()
-    }
-
-    fn want(token: &str) -> Want {
-        Want {
-            token: NodeName::new(token).unwrap(),
-            pool: pool(),
-            kind: Kind::Spot,
-        }
-    }
-
-    fn run<T>(future: impl Future<Output = T>) -> T {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        runtime.unwrap().block_on(future)
-    }
-
-    /// Lists until so many machines are shown.
-    async fn until(local: &mut Local, count: usize) {
-        for _ in 0..100_000 {
-            if local.list().await.unwrap().len() == count {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-        panic!("never {count} machines: {:?}", local.list().await);
-    }
-
-    #[test]
-    fn a_machine_is_a_process_that_is_started_once_and_ended() {
-        let folder = tempfile::tempdir().unwrap();
-        run(async {
-            let mut local = local(folder.path(), &["-c", "exec sleep 600"]);
-            let first = local.acquire(&want("a")).await.unwrap();
-            assert_eq!(local.acquire(&want("a")).await.unwrap(), first);
-            assert_eq!(local.list().await.unwrap(), [first]);
-            local.acquire(&want("b")).await.unwrap();
-            let full = local.acquire(&want("c")).await.unwrap_err();
-            assert!(full.is_certain(), "{full}");
-            local.release("a").await.unwrap();
-            until(&mut local, 1).await;
-            local.release("a").await.unwrap();
-            local.release("b").await.unwrap();
-            until(&mut local, 0).await;
-        });
-    }
-
-    #[test]
-    fn one_that_comes_back_finds_its_machines_also_those_it_had_no_time_to_note() {
-        let folder = tempfile::tempdir().unwrap();
-        run(async {
-            let mut before = local(folder.path(), &["-c", "exec sleep 600"]);
-            before.acquire(&want("a")).await.unwrap();
-            before.acquire(&want("b")).await.unwrap();
-            // As if it had ended between the start and the note.
-            let lost = Kept {
-                want: want("b"),
-                process: None,
-            };
-            before.keep(&lost).unwrap();
-            let mut after = local(folder.path(), &["-c", "exec sleep 600"]);
-            let shown = after.list().await.unwrap();
-            assert_eq!(shown.len(), 2, "{shown:?}");
-            for id in ["a", "b"] {
-                after.take_away(id);
-            }
-            // The one that started them waits for them.
-            until(&mut before, 0).await;
-            until(&mut after, 0).await;
-        });
-    }
-
-    #[test]
-    fn one_that_does_not_listen_is_ended_when_it_is_asked_again() {
-        let folder = tempfile::tempdir().unwrap();
-        run(async {
-            let stubborn = "trap '' TERM; while :; do sleep 600 & wait; done";
-            let mut local = local(folder.path(), &["-c", stubborn]);
-            local.acquire(&want("a")).await.unwrap();
-            local.release("a").await.unwrap();
-            let shown = local.list().await.unwrap();
-            assert_eq!(shown.len(), 1);
-            assert_eq!(shown[0].state, MachineState::Ending);
-            local.release("a").await.unwrap();
-            until(&mut local, 0).await;
-        });
-    }
-
-    #[test]
-    fn what_cannot_be_prepared_is_not_started() {
-        let folder = tempfile::tempdir().unwrap();
-        run(async {
-            let mut local = local(folder.path(), &["-c", "exec sleep 600"]);
-            assert!(local.acquire(&want("bad")).await.is_err());
-            assert_eq!(local.list().await.unwrap(), []);
-        });
-    }
-}
+mod tests;

@@ -18,6 +18,9 @@ use super::{Answer, Kind, Machine, Provider, ProviderError, Sighting, Signal, Wa
 use crate::market::Pool;
 use course::{Act, Course, Script};
 
+/// Largest file of what was taken.
+const MOST_BYTES: u64 = 8 << 20;
+
 /// Its name.
 const REPLAY: &str = "replay";
 
@@ -87,7 +90,13 @@ impl Replay {
             .create(true)
             .append(true)
             .open(&self.reclaims);
-        let written = file.and_then(|mut file| writeln!(file, "{line}"));
+        let written = file.and_then(|mut file| {
+            // What was borne by then is known well enough.
+            match file.metadata()?.len() < MOST_BYTES {
+                true => writeln!(file, "{line}"),
+                false => Ok(()),
+            }
+        });
         if let Err(error) = written {
             tracing::warn!(%error, "a reclaim is not kept");
         }

@@ -61,6 +61,12 @@ pub struct Member {
 }
 
 impl Source {
+    /// Whether it looks at what is to come, which only a back-test can.
+    #[must_use]
+    pub const fn sees_the_future(&self) -> bool {
+        matches!(self, Self::Perfect | Self::Noisy { .. })
+    }
+
     /// One word.
     #[must_use]
     pub fn word(&self) -> String {

@@ -17,6 +17,23 @@ pub enum Provider {
     Local,
     /// Processes of this machine whose life follows a trace.
     Replay,
+    /// Instances of EC2.
+    Aws,
+    /// Jobs of a Slurm cluster.
+    Slurm,
+}
+
+impl std::fmt::Display for Provider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Static => "static",
+            Self::Local => "local",
+            Self::Replay => "replay",
+            Self::Aws => "aws",
+            Self::Slurm => "slurm",
+        })
+    }
 }
 
 /// Who has machines, and how many of them are held.
@@ -31,7 +48,7 @@ pub struct MarketSection {
     pub forecast: String,
     /// Length of a slot: what is decided stands so long.
     pub slot_seconds: u64,
-    /// Fewest machines that hold work.
+    /// Fewest machines that hold work; 0: as many as the plan needs.
     pub fewest: u64,
     /// Most machines.
     pub most: u64,
@@ -59,12 +76,30 @@ pub struct MarketSection {
     pub trace_slot_minutes: u64,
     /// Of `replay`: seconds of the trace that pass in one.
     pub speed: u64,
-    /// Of `replay`: how long before its end a machine is told.
+    /// Of `replay` and `slurm`: how long before its end a machine is told.
     pub notice_ms: u64,
     /// Of `replay`: of a thousand machines that are taken, so many are not told.
     pub abrupt_per_mille: u64,
     /// Of `replay`: seed of whom it takes.
     pub seed: u64,
+    /// What tenants allow, `"team-a: no-spot, *: max-spot-cents=40"`; `none`: everything.
+    pub rules: String,
+    /// Of `aws`: the region.
+    pub aws_region: String,
+    /// Of `aws`: where the API is; `default`: that of the region.
+    pub aws_endpoint: String,
+    /// Of `aws`: name of the launch template, whose user data starts a gpu-actor.
+    pub aws_template: String,
+    /// Of `aws`: types of instances that will do, commas between.
+    pub aws_types: String,
+    /// Of `slurm`: the partition whose jobs may be preempted.
+    pub slurm_spot: String,
+    /// Of `slurm`: the partition whose jobs are not.
+    pub slurm_on_demand: String,
+    /// Of `slurm`: folder of `sbatch` and its kin; `path`: those on the path.
+    pub slurm_commands: String,
+    /// Of `slurm`: what a job runs, `{name}` its node; `default`: this program, where all nodes have it at the same place.
+    pub slurm_command: String,
 }
 
 impl Default for MarketSection {
@@ -74,7 +109,7 @@ impl Default for MarketSection {
             policy: "horizon".into(),
             forecast: "real".into(),
             slot_seconds: 1800,
-            fewest: 1,
+            fewest: 0,
             most: 4,
             deadline_minutes: 1440,
             budget_usd: 0,
@@ -91,6 +126,15 @@ impl Default for MarketSection {
             notice_ms: 120_000,
             abrupt_per_mille: 0,
             seed: 1,
+            rules: "none".into(),
+            aws_region: "us-east-1".into(),
+            aws_endpoint: "default".into(),
+            aws_template: "none".into(),
+            aws_types: "none".into(),
+            slurm_spot: "spot".into(),
+            slurm_on_demand: "normal".into(),
+            slurm_commands: "path".into(),
+            slurm_command: "default".into(),
         }
     }
 }

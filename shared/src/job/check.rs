@@ -38,6 +38,9 @@ impl JobSpec {
                 format!("{tenant:?} is not a name of 1 to {MAX_TENANT} bytes without commas and equals signs")
             });
         }
+        if let Some(market) = &self.market {
+            market.collect(&mut found);
+        }
         if let Some(length) = self.data.max_length {
             found.when(
                 length < 2 || length > shape.max_positions,
@@ -208,10 +211,15 @@ impl AdapterSpec {
 }
 
 #[derive(Default)]
-struct Found(Vec<Problem>);
+pub(super) struct Found(pub(super) Vec<Problem>);
 
 impl Found {
-    fn when(&mut self, wrong: bool, key: &'static str, message: impl FnOnce() -> String) {
+    pub(super) fn when(
+        &mut self,
+        wrong: bool,
+        key: &'static str,
+        message: impl FnOnce() -> String,
+    ) {
         if wrong {
             self.0.push(Problem {
                 key,

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::view::{ClusterView, EventView, JobView, NodeView, SpanView};
+use super::view::{ClusterView, EventView, JobView, NodeView, PlanView, SpanView};
 use crate::ids::{ClusterName, EventNumber, JobId, JobName, NodeName};
-use crate::units::Bytes;
+use crate::units::{Bytes, Micros};
 
 /// How a client names a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,6 +151,15 @@ pub enum Request {
     },
     /// Ends the whole cluster in order: [`Reply::Done`] once accepted.
     Shutdown,
+    /// What the planner is asked about the cluster as it stands: [`Reply::Plan`].
+    Plan,
+    /// The machine of a node will be taken: its work moves within that time, or is made durable: [`Reply::Done`] once accepted.
+    Reclaim {
+        /// The node.
+        node: NodeName,
+        /// How long it stays.
+        within: Micros,
+    },
 }
 
 /// The backbone that all nodes must have, and where to get it.
@@ -242,4 +251,6 @@ pub enum Reply {
         /// Keys of `cluster.toml`, each with its value as TOML writes it.
         settings: Vec<(String, String)>,
     },
+    /// What the planner is asked.
+    Plan(Box<PlanView>),
 }

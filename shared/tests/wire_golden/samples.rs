@@ -3,6 +3,7 @@
 use shared::ids::{EventNumber, JobId, JobName, NodeName, PlanEpoch, Term};
 use shared::job::Products;
 use shared::life::{JobState, Reason, ReasonClass};
+use shared::plan::arrangement::{Arrangement, HybridTask};
 use shared::plan::{Plan, Replica, Seat, Sharing, Sibling};
 use shared::units::{Bytes, Micros};
 use shared::wire::notice::{Departure, Held, Hello, JobNotice, LeaveCause, Notice};
@@ -12,7 +13,9 @@ use shared::wire::request::{
     BackboneView, FileRef, JobRef, Joining, Refusal, RefusalCode, Reply, Request, SampleRequest,
     Submission,
 };
-use shared::wire::view::{ClusterView, EventView, JobView, Level, NodeHealth, NodeView, SpanView};
+use shared::wire::view::{
+    ClusterView, EventView, JobView, Level, NodeHealth, NodeView, PlanView, SpanView, Tempo,
+};
 
 fn node(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
@@ -78,6 +81,12 @@ fn job() -> JobView {
         ended: None,
         spec: "{}".into(),
         trace: "ab".into(),
+        tempo: Some(Tempo {
+            step: Micros(900),
+            steps: 8,
+            alone: Some(Micros(600)),
+            measured: true,
+        }),
     }
 }
 
@@ -185,6 +194,11 @@ pub(crate) fn requests() -> Vec<Request> {
             signing_request: signing_request(),
         },
         Request::Shutdown,
+        Request::Plan,
+        Request::Reclaim {
+            node: node("n1"),
+            within: Micros(30_000_000),
+        },
     ]
 }
 
@@ -247,6 +261,11 @@ pub(crate) fn replies() -> Vec<Reply> {
             chain: "c".into(),
             settings: vec![("cluster.name".into(), "\"c\"".into())],
         },
+        Reply::Plan(Box::new(PlanView {
+            question: "{}".into(),
+            unread: vec![JobId(2)],
+            left_out: 0,
+        })),
     ]
 }
 
@@ -308,6 +327,17 @@ pub(crate) fn orders() -> Vec<Ordered> {
             step: None,
         },
         Order::Stop,
+        Order::Arrange {
+            epoch,
+            arrangement: Arrangement {
+                buckets: vec![vec![HybridTask {
+                    jobs: vec![JobId(1), JobId(4)],
+                    parts: 8,
+                }]],
+                pass_rows: Some(512),
+                chunk_rows: None,
+            },
+        },
     ];
     let term = Term(2);
     orders

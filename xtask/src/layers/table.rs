@@ -178,6 +178,7 @@ pub const PURE: &[&str] = &[
     "gpu-actor/src/train/job_state.rs",
     "gpu-actor/src/train/local.rs",
     "gpu-actor/src/train/memory.rs",
+    "gpu-actor/src/train/pack",
     "gpu-actor/src/train/pack.rs",
     "gpu-actor/src/train/progress.rs",
     "gpu-actor/src/train/run.rs",
@@ -257,6 +258,10 @@ pub const SHELL: &[(&str, &str)] = &[
     (
         "market-actor/src/provider/local.rs",
         "starts and ends processes of this machine",
+    ),
+    (
+        "market-actor/src/provider/local",
+        "keeps in files what was started, and looks for processes",
     ),
     (
         "market-actor/src/provider/replay.rs",

@@ -69,6 +69,15 @@ fn usd(micros: f64) -> String {
     format!("{:.3}", micros / 1e6)
 }
 
+/// Of a machine for a slot: one of 0 is none that anybody told.
+fn price(micros: f64) -> String {
+    if micros > 0.0 {
+        format!("{} USD a slot", usd(micros))
+    } else {
+        "no price".to_owned()
+    }
+}
+
 /// All that a decision depends on, as text.
 pub(super) fn text(told: &Explanation) -> String {
     let mut text = String::new();
@@ -96,10 +105,10 @@ pub(super) fn text(told: &Explanation) -> String {
         .map_or_else(|| "any number".to_owned(), |count| count.to_string());
     let _ = writeln!(
         text,
-        "now: {} spot machines at {} USD a slot, {limit} on demand at {}",
+        "now: {} spot machines at {}, {limit} on demand at {}",
         told.offer.spot_available,
-        usd(told.offer.spot_price),
-        usd(told.offer.on_demand_price)
+        price(told.offer.spot_price),
+        price(told.offer.on_demand_price)
     );
     for (at, view) in told.expected.iter().enumerate() {
         let spot = &view.spot_available;
@@ -136,6 +145,17 @@ pub(super) fn text(told: &Explanation) -> String {
         machines(told.decision.held),
         sentence(&told.decision.reason)
     );
+    if let Some(margin) = told.margin {
+        let (much, than) = match margin {
+            0.. => (margin, "more than"),
+            _ => (-margin, "less than"),
+        };
+        let _ = writeln!(
+            text,
+            "its utility is {} USD {than} that of the next best that passes",
+            usd(much as f64)
+        );
+    }
     if let Some(wished) = told.wished {
         let _ = writeln!(text, "without the safety net: {}", machines(wished));
     }
@@ -177,15 +197,9 @@ pub(super) fn sentence(reason: &Reason) -> String {
         Reason::StaysPut { instead_of } => {
             format!("a change to {instead_of} would cost more than it brings")
         }
-        Reason::Planned {
-            window,
-            expected,
-            margin,
-        } => format!(
-            "first step of the best plan over {window} slots, {} expected from here, {} more than with any other number",
-            usd(*expected),
-            usd(*margin)
-        ),
+        Reason::Planned { window, .. } => {
+            format!("first step of the best plan over {window} slots")
+        }
         Reason::Averaged { plans, mean } => format!("the mean of {plans} plans is {mean:.2}"),
         Reason::Drawn { from, until } => {
             format!("the interval drawn for on demand is slots {from} to {until}")

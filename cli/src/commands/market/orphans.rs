@@ -1,15 +1,15 @@
 //! `spotmux market orphans`: what the record of machines and the provider do not agree on.
 
-use std::sync::Arc;
-
-use market_actor::actor::journal;
+use market_actor::actor::MarketSettings;
+use market_actor::actor::journal::{self, Journal};
 use market_actor::custody::record::{self, Orphans};
 use market_actor::provider::Machine;
 use serde::Serialize;
 use shared::ids::NodeName;
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
 use crate::args::OrphansArgs;
-use crate::clock;
 use crate::cluster_file;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::process;
@@ -24,18 +24,17 @@ struct Told<'a> {
     orphans: &'a Orphans,
 }
 
-/// Runs the command: nothing is changed.
+/// Runs the command: without `--release` nothing is changed, and no file is written.
 pub(super) fn run(
     args: &OrphansArgs,
     settings: &Settings,
     output: &Output,
 ) -> Result<Exit, Failure> {
     let loaded = cluster_file::load(&args.cluster, settings)?;
-    let told = process::market::market(&loaded, &args.cluster.set)?;
+    let told = process::market::market(&loaded, &args.cluster.set, settings)?;
     let entries = journal::look(&told.record()).or_exit(Exit::BadInput)?;
     let open = record::open(&entries);
-    let clock: Arc<dyn Fn() -> shared::units::Micros + Send + Sync> = Arc::new(clock::now);
-    let listed = listed(&told, &clock)?;
+    let listed = listed(&told)?;
     let orphans = record::orphans(&open, &listed);
     let mut table = Table::new(&[
         ("machine", Align::Left),
@@ -72,27 +71,27 @@ pub(super) fn run(
         },
         &text,
     )?;
-    if !orphans.unclaimed.is_empty() {
-        output.next(&["spotmux market-actor   # it releases what is on no record".into()]);
+    if orphans.unclaimed.is_empty() {
+        return Ok(Exit::Done);
+    }
+    if args.release {
+        release(&told, &orphans.unclaimed, output)?;
+    } else {
+        output.next(&[
+            "spotmux market orphans --release".into(),
+            "spotmux market-actor   # it releases what is on no record".into(),
+        ]);
     }
     Ok(Exit::Done)
 }
 
-fn listed(
-    told: &market_actor::actor::MarketSettings,
-    clock: &Arc<dyn Fn() -> shared::units::Micros + Send + Sync>,
-) -> Result<Vec<Machine>, Failure> {
-    let mut provider = told
-        .offered
-        .clone()
-        .provider(&told.folder, clock)
-        .or_exit(Exit::Internal)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .or_exit(Exit::Internal)?;
-    let asked = async { tokio::time::timeout(told.patience, provider.list()).await };
-    match runtime.block_on(asked) {
+/// Asks the provider without changing anything.
+fn listed(told: &MarketSettings) -> Result<Vec<Machine>, Failure> {
+    let asked = async {
+        let listed = told.offered.clone().listed(&told.folder, &told.clocks.wall);
+        timeout(told.patience, listed).await
+    };
+    match runtime()?.block_on(asked) {
         Ok(listed) => listed.or_exit(Exit::Unreachable),
         Err(_) => {
             let message = format!(
@@ -102,4 +101,38 @@ fn listed(
             Err(Failure::new(Exit::Unreachable, message))
         }
     }
+}
+
+/// Ends machines that are on no record. The record is held meanwhile: a market actor that runs does it itself.
+fn release(told: &MarketSettings, machines: &[Machine], output: &Output) -> Result<(), Failure> {
+    let (_held, _) = Journal::open(&told.record()).or_exit(Exit::Conflict)?;
+    let mut provider = told
+        .offered
+        .clone()
+        .provider(&told.folder, &told.clocks.wall)
+        .or_exit(Exit::Internal)?;
+    let runtime = runtime()?;
+    for machine in machines {
+        let asked = async { timeout(told.patience, provider.release(&machine.id)).await };
+        match runtime.block_on(asked) {
+            Ok(done) => done.or_exit(Exit::Unreachable)?,
+            Err(_) => {
+                let message = format!(
+                    "the provider did not answer within {} s when {} was to end: look again, it may have been told",
+                    told.patience.as_secs(),
+                    machine.id
+                );
+                return Err(Failure::new(Exit::Unreachable, message));
+            }
+        }
+        output.note(format!("{} was told to end", machine.id));
+    }
+    Ok(())
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.or_exit(Exit::Internal)
 }

@@ -1,5 +1,6 @@
 //! `spotmux market whatif`: what would be done otherwise, and what it would come to.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use market_actor::explain::Explanation;
@@ -57,8 +58,9 @@ pub(super) fn run(args: &WhatifArgs, output: &Output) -> Result<Exit, Failure> {
         .apply(&mut changed, moment.index())
         .or_exit(Exit::BadInput)?;
     let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
-    let before = way(&moment, &markets, &names)?;
-    let after = way(&moment, &changed, &names)?;
+    let gone = scenario.vanished(&markets).or_exit(Exit::BadInput)?;
+    let before = way(&moment, &markets, &names, &BTreeSet::new())?;
+    let after = way(&moment, &changed, &names, &gone)?;
     for one in &all {
         say_assumed(one, output);
     }
@@ -74,16 +76,22 @@ pub(super) fn run(args: &WhatifArgs, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn way(moment: &Moment, markets: &[Market], names: &[&str]) -> Result<Way, Failure> {
+/// One course of things, in which some markets are `gone`.
+fn way(
+    moment: &Moment,
+    markets: &[Market],
+    names: &[&str],
+    gone: &BTreeSet<usize>,
+) -> Result<Way, Failure> {
     let decision = moment.explained(&markets[0])?;
     let outcome: Outcome = moment.lived(&markets[0]);
-    let best_zone = (markets.len() > 1)
-        .then(|| zone(moment, markets, &decision))
-        .flatten()
-        .map(|choice| {
+    let best_zone = (markets.len() > 1).then(|| match zone(moment, markets, &decision, gone) {
+        Some(choice) => {
             let at = choice.place.site;
             format!("{} with {}", names[at], machines(choice.place.held))
-        });
+        }
+        None => "none".to_owned(),
+    });
     Ok(Way {
         decision,
         spent_usd: outcome.spent.dollars(),
@@ -94,16 +102,26 @@ fn way(moment: &Moment, markets: &[Market], names: &[&str]) -> Result<Way, Failu
     })
 }
 
-/// Where the job would best be if every zone stayed as it is now.
-fn zone(moment: &Moment, markets: &[Market], decision: &Explanation) -> Option<Choice> {
+/// Where the job would best be if every zone stayed as it is now; never in one that is gone.
+fn zone(
+    moment: &Moment,
+    markets: &[Market],
+    decision: &Explanation,
+    gone: &BTreeSet<usize>,
+) -> Option<Choice> {
     let problem = &moment.problem;
     let at = moment.index();
     let standing = &decision.standing;
     let sites: Vec<Site> = markets
         .iter()
-        .filter_map(|market| {
+        .enumerate()
+        .filter_map(|(number, market)| {
             let slot = market.slots.get(at).or_else(|| market.slots.last())?;
-            let offer = Offer::of(slot, market.slot);
+            let mut offer = Offer::of(slot, market.slot);
+            if gone.contains(&number) {
+                offer.spot_available = 0;
+                offer.on_demand_available = Some(0);
+            }
             let situation = Situation {
                 problem,
                 slot: standing.slot,
@@ -129,6 +147,7 @@ fn zone(moment: &Moment, markets: &[Market], decision: &Explanation) -> Option<C
     let most = problem.fastest(None);
     let rate = problem.throughput.at(most);
     let price = sites[0].offers[0].on_demand_price;
+    // One that has begun is where it was, though nothing can be had there any more.
     let begun = standing.progress > 0.0 || standing.held.count() > 0;
     Survey {
         problem,
@@ -148,6 +167,7 @@ fn zone(moment: &Moment, markets: &[Market], decision: &Explanation) -> Option<C
         hysteresis: 0.0,
     }
     .choose()
+    .filter(|choice| !gone.contains(&choice.place.site))
 }
 
 fn text(sentence_of_user: &str, before: &Way, after: &Way) -> String {
@@ -194,4 +214,73 @@ fn text(sentence_of_user: &str, before: &Way, after: &Way) -> String {
         sentence(&after.decision.decision.reason)
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use market_actor::market::{Pool, Slot};
+    use shared::units::Micros;
+
+    use super::*;
+    use crate::args::{MomentArgs, ShapeArgs};
+
+    fn market(zone: &str, spot: u32) -> Market {
+        let slot = Slot {
+            spot_price: MicroUsd(300_000),
+            spot_available: spot,
+            on_demand_price: MicroUsd(1_000_000),
+            on_demand_available: None,
+        };
+        Market {
+            pool: Pool {
+                provider: "test".into(),
+                region: String::new(),
+                zone: zone.into(),
+                machine: "m".into(),
+            },
+            start: Micros(0),
+            slot: Micros(1_800_000_000),
+            slots: vec![slot; 60],
+        }
+    }
+
+    #[test]
+    fn a_zone_that_vanishes_is_not_the_best_one() {
+        let markets = [market("1a", 6), market("2b", 0)];
+        let args = MomentArgs {
+            shape: ShapeArgs {
+                job: Some("60,24,1,4".into()),
+                load: vec![0.5],
+                h: "linear".into(),
+                value: 1.5,
+                grow: 0.9,
+                shrink: 0.95,
+            },
+            start: Some(20),
+            at: 2,
+            policy: "horizon".into(),
+            forecast: "persistence".into(),
+        };
+        let moment = Moment::of(&args, &markets[0]).unwrap();
+        let names = ["1a", "2b"];
+        let as_it_was = way(&moment, &markets, &names, &BTreeSet::new()).unwrap();
+        let best = as_it_was.best_zone.unwrap();
+        assert!(best.starts_with("1a with"), "{best}");
+        for (sentence, wanted) in [
+            ("zone 1a vanishes", "2b with"),
+            ("every zone vanishes", "none"),
+        ] {
+            let scenario = Scenario::of(sentence).unwrap();
+            let mut changed = markets.clone();
+            scenario.apply(&mut changed, moment.index()).unwrap();
+            let gone = scenario.vanished(&markets).unwrap();
+            let best = way(&moment, &changed, &names, &gone)
+                .unwrap()
+                .best_zone
+                .unwrap();
+            assert!(best.starts_with(wanted), "{sentence}: {best}");
+        }
+    }
 }

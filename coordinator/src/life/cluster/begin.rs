@@ -43,6 +43,7 @@ impl Coordinator {
             relay: Relay::default(),
             closing: None,
             memory: Default::default(),
+            arranging: Default::default(),
             undrained: std::collections::BTreeMap::new(),
             unstored: 0,
             notes: Notes::default(),

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use shared::ids::{JobId, PlanEpoch};
+use shared::ids::{JobId, NodeName, PlanEpoch};
 use shared::job::JobSpec;
 use shared::life::{Reason, ReasonClass};
 
@@ -42,7 +42,8 @@ struct About {
     turn: u64,
 }
 
-fn member(node: &Node) -> Member {
+/// A node as admission sees it.
+pub(super) fn member(node: &Node) -> Member {
     Member {
         device: node.hello.device.clone(),
         threads: node.hello.threads,
@@ -94,14 +95,9 @@ impl Coordinator {
         self.memory.about = Some(about);
         self.remember();
         let seats = self.book.layout.seats();
-        let nodes = self.members.nodes();
-        let seated = self.book.layout.nodes();
         let scene = Scene {
             shape: &self.settings.backbone.shape,
-            members: nodes
-                .filter(|(name, _)| seated.contains(*name))
-                .map(|(name, node)| (name.clone(), member(node)))
-                .collect(),
+            members: self.planned_members(),
             seats: &seats,
             on: seats
                 .keys()
@@ -131,8 +127,29 @@ impl Coordinator {
         }
     }
 
+    /// Of these jobs those that the planner knows, as it sees them.
+    pub(super) fn planned_tasks(
+        &mut self,
+        jobs: impl Iterator<Item = JobId>,
+    ) -> BTreeMap<JobId, Task> {
+        self.remember();
+        let tasks = &self.notes.tasks;
+        jobs.filter_map(|job| Some((job, tasks.get(&job)?.clone())))
+            .collect()
+    }
+
+    /// Nodes with a seat, as the planner sees them.
+    pub(super) fn planned_members(&self) -> BTreeMap<NodeName, Member> {
+        let seated = self.book.layout.nodes();
+        let nodes = self.members.nodes();
+        nodes
+            .filter(|(name, _)| seated.contains(*name))
+            .map(|(name, node)| (name.clone(), member(node)))
+            .collect()
+    }
+
     /// Jobs that have not ended, as the planner sees them.
-    fn remember(&mut self) {
+    pub(super) fn remember(&mut self) {
         let ledger = &self.book.ledger;
         let now = self.now.wall;
         for job in ledger.jobs().filter(|job| !job.state.is_final()) {

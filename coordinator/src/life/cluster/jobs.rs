@@ -164,6 +164,7 @@ impl Coordinator {
                 self.act_on(replica, job, action);
             }
         }
+        self.tell_arrangement(replica);
     }
 
     /// A numbered notice about a job. CL-2
@@ -181,6 +182,7 @@ impl Coordinator {
         finite(&mut notice);
         let replica = self.book.ledger.get(job).and_then(|job| job.replica);
         let told = Told::of(&notice);
+        self.notes.tempos.note(job, &notice, self.now.steady);
         self.record(Change::Heard { from, job, notice });
         self.note_reprieve(job, &told);
         let failed = |id| {

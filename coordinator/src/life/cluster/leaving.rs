@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 
 use shared::ids::NodeName;
 use shared::units::Micros;
-use shared::wire::notice::Departure;
+use shared::wire::notice::{Departure, LeaveCause};
 use shared::wire::order::Order;
+use shared::wire::request::{Refusal, RefusalCode, Reply};
 
 use super::Coordinator;
 use crate::life::membership::{Leaving, LinkId, Node};
@@ -51,6 +52,22 @@ impl Coordinator {
         }
         // CL-5: it leaves once.
         self.retry_at = now;
+    }
+
+    /// Somebody who knows says that the machine of a node will be taken: as if the node had said so itself.
+    ///
+    /// # Errors
+    /// [`Refusal`] where there is no such node.
+    pub(super) fn reclaim(&mut self, node: &NodeName, within: Micros) -> Result<Reply, Refusal> {
+        if self.members.get(node).is_none() {
+            return Err(Refusal {
+                code: RefusalCode::NotFound,
+                message: format!("no node {node} ever came: `spotmux nodes` lists all"),
+            });
+        }
+        let cause = LeaveCause::Reclaimed;
+        self.leaves(node.clone(), Departure { within, cause });
+        Ok(Reply::Done)
     }
 
     /// Tells those to stop that leave and hold nothing.

@@ -29,6 +29,7 @@ impl Coordinator {
             } => {
                 node.beat(steady, memory_used, tokens);
                 self.look_at_device(&name, device_age);
+                self.look_at_memory(&name, memory_used);
             }
             Notice::Prepared { epoch, outcome } => {
                 self.step_move(Event::Prepared(name, epoch, outcome));
@@ -133,6 +134,7 @@ impl Coordinator {
         if arrival.fresh {
             self.holding.remove(&name);
             self.strikes.remove(&name);
+            self.forget_strain(&name);
             let needed = self.moving.as_ref().is_some_and(|m| m.goal().needs(&name));
             if needed {
                 self.step_move(Event::CallOff(format!("{name} was started again")));

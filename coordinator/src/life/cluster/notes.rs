@@ -8,6 +8,7 @@ use shared::ids::JobId;
 use shared::life::JobState;
 
 use super::reprieve::Reprieves;
+use super::tempo::Tempos;
 use crate::life::ledger::Ledger;
 use crate::plan::snapshot::Task;
 
@@ -22,6 +23,8 @@ pub(super) struct Notes {
     pub(super) reprieves: Reprieves,
     /// What was told last of jobs that are shared by fewer replicas than they ask for.
     pub(super) told_sharing: BTreeMap<JobId, String>,
+    /// How fast jobs go.
+    pub(super) tempos: Tempos,
 }
 
 impl Notes {
@@ -34,6 +37,7 @@ impl Notes {
             self.tasks.remove(&job);
             self.reprieves.forget(job);
             self.told_sharing.remove(&job);
+            self.tempos.forget(job);
         }
     }
 
@@ -48,7 +52,9 @@ impl Notes {
     pub(super) fn jobs(&self) -> Vec<JobId> {
         let tasks = self.tasks.keys().chain(self.waits.keys());
         let all = tasks.chain(self.told_sharing.keys()).copied();
-        all.chain(self.reprieves.jobs()).collect()
+        all.chain(self.reprieves.jobs())
+            .chain(self.tempos.jobs())
+            .collect()
     }
 
     /// Whether nothing is remembered of a job that has ended.

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use shared::ids::{EventNumber, NodeName};
+use shared::job::JobSpec;
 use shared::wire::order::{JobAction, Order, SampleOrder};
 use shared::wire::request::{JobRef, Refusal, RefusalCode, Reply, Request, Submission};
+use shared::wire::view::JobView;
 
 use super::{Coordinator, Effect, Handle};
 use crate::life::ledger::{Job, Submitted, account};
@@ -22,12 +24,14 @@ impl Coordinator {
             Request::Status => Ok(Reply::Cluster(self.view())),
             Request::Nodes => Ok(Reply::Nodes(self.node_views())),
             Request::Jobs => Ok(Reply::Jobs(self.job_views())),
-            Request::Job(job) => self.found(&job),
+            Request::Job(job) => self.looked_at(&job),
+            Request::Plan => self.plan_view(),
             Request::Submit(submission) => self.submit(&submission, trace),
             Request::Cancel(job) => self.owner_asks(&job, JobAction::Cancel),
             Request::Pause(job) => self.owner_asks(&job, JobAction::Pause),
             Request::Resume(job) => self.owner_asks(&job, JobAction::Resume),
             Request::Drain { node, undo, force } => self.drain(&node, undo, force),
+            Request::Reclaim { node, within } => self.reclaim(&node, within),
             Request::Migrate { from, to } => self.migrate(&from, to.as_ref()),
             Request::Shutdown => {
                 self.shut_down();
@@ -68,6 +72,16 @@ impl Coordinator {
         Ok(Reply::Job(Box::new(self.job_view(job))))
     }
 
+    /// A job with what it costs it to have company.
+    fn looked_at(&mut self, job: &JobRef) -> Result<Reply, Refusal> {
+        let job = self.book.ledger.find(job)?.clone();
+        let view = JobView {
+            tempo: self.tempo(&job),
+            ..self.job_view(&job)
+        };
+        Ok(Reply::Job(Box::new(view)))
+    }
+
     fn submit(&mut self, submission: &Submission, trace: &str) -> Result<Reply, Refusal> {
         if self.closing.is_some() {
             let message = "the cluster is being shut down: submit when it is up again".into();
@@ -78,6 +92,7 @@ impl Coordinator {
         let job = match ledger.submit(submission, trace, shape, limits.live_jobs)? {
             Submitted::Known(job) => job,
             Submitted::New(job, accepted) => {
+                self.may_ask(submission)?;
                 let mut accepted = accepted;
                 accepted.served_from = self.served_from(&account::tenant(&accepted.spec));
                 self.record(Change::Submitted { job, accepted });
@@ -89,6 +104,17 @@ impl Coordinator {
             }
         };
         self.found(&JobRef::Id(job))
+    }
+
+    /// Whether a job can have the deadline and the budget that it asks for.
+    fn may_ask(&self, submission: &Submission) -> Result<(), Refusal> {
+        let spec: Option<JobSpec> = serde_json::from_str(&submission.spec).ok();
+        let least = self.settings.limits.least_budget;
+        let asks = spec.and_then(|spec| spec.market);
+        match asks.and_then(|asks| asks.refusal(self.now.wall, least)) {
+            Some(message) => Err(refusal(RefusalCode::Invalid, message)),
+            None => Ok(()),
+        }
     }
 
     fn owner_asks(&mut self, job: &JobRef, action: JobAction) -> Result<Reply, Refusal> {

@@ -1,5 +1,6 @@
 //! The whole machine, driven by hand.
 
+mod arranging;
 mod desk;
 mod drains;
 mod hangs;

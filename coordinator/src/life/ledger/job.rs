@@ -291,6 +291,7 @@ impl Job {
             ended: self.ended,
             spec: self.spec.clone(),
             trace: self.trace.clone(),
+            tempo: None,
         }
     }
 }

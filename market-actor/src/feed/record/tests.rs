@@ -96,12 +96,12 @@ fn pools_are_told_apart() {
 
 prop_compose! {
     fn any_sighting()(
-        at in any::<u64>(),
+        at in 0..=LAST,
         zone in prop::sample::select(vec!["a", "b", "zone \"q\" \\ \u{e9}"]),
-        price in prop::option::of(any::<u64>()),
-        available in prop::option::of(any::<u32>()),
-        on_demand in prop::option::of(any::<u64>()),
-        on_demand_available in prop::option::of(any::<u32>()),
+        price in prop::option::of(0..=money::MOST),
+        available in prop::option::of(0..=MOST_MACHINES as u32),
+        on_demand in prop::option::of(0..=money::MOST),
+        on_demand_available in prop::option::of(0..=MOST_MACHINES as u32),
     ) -> Sighting {
         Sighting {
             at: Micros(at),
@@ -122,4 +122,27 @@ proptest! {
         let expected = Recording { sightings, cut: false };
         prop_assert_eq!(parse("r.jsonl", &text).unwrap(), expected);
     }
+}
+
+#[test]
+fn numbers_that_no_market_shows_are_refused_with_line_column_and_limit() {
+    let head = "{\"spotmux_market\":1}\n\
+        {\"pool\":0,\"provider\":\"\",\"region\":\"\",\"zone\":\"\",\"machine\":\"m\"}\n";
+    for (key, value, limit) in [
+        ("spot_price", u64::MAX, "1000000000000"),
+        ("on_demand_price", u64::MAX - 1, "1000000000000"),
+        ("spot_available", 4_000_000_000, "1000000"),
+        ("on_demand_available", 4_294_967_295, "1000000"),
+    ] {
+        let text = format!("{head}{{\"at\":1,\"of\":0,\"{key}\":{value}}}\n");
+        let message = parse("r.jsonl", &text).unwrap_err().to_string();
+        let place = "line 3, column 16";
+        assert!(
+            message.contains(place) && message.contains(key) && message.contains(limit),
+            "{message}"
+        );
+    }
+    let text = format!("{head}{{\"at\":{},\"of\":0}}\n", u64::MAX);
+    let message = parse("r.jsonl", &text).unwrap_err().to_string();
+    assert!(message.contains("line 3, column 2"), "{message}");
 }

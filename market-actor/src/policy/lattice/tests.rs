@@ -87,5 +87,16 @@ fn of_equals_the_nearest_counts() {
         best(&actions, &[5.0, 7.0, 1.0, f64::NEG_INFINITY], 3),
         (1, 2.0)
     );
-    assert_eq!(best(&actions, &[f64::NEG_INFINITY; 4], 0).1, 0.0);
+    assert_eq!(best(&actions, &[f64::NEG_INFINITY; 4], 0), (0, 0.0));
+}
+
+#[test]
+fn nothing_is_not_held_by_a_tie() {
+    let actions = [0, 2, 3];
+    // One of two machines left: what runs is as near as nothing.
+    assert_eq!(best(&actions, &[7.0, 7.0, 7.0], 1), (1, 0.0));
+    assert_eq!(best(&actions, &[7.0, 7.0, 7.0], 0), (1, 0.0));
+    assert_eq!(best(&actions, &[7.0, 6.0, 7.0], 0), (2, 0.0));
+    // Where it is better, it is held.
+    assert_eq!(best(&actions, &[7.1, 7.0, 7.0], 3).0, 0);
 }

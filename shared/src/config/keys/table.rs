@@ -166,6 +166,24 @@ pub const KEYS: &[Key] = &[
         "longer lets smaller jobs pass one that waits for memory",
     ),
     key(
+        "plan.fuse",
+        Kind::Flag,
+        "",
+        "false: no two jobs share a pass; to see what sharing is worth",
+    ),
+    key(
+        "plan.order",
+        Kind::Flag,
+        "",
+        "false: passes go by the numbers of their jobs; to see what order is worth",
+    ),
+    key(
+        "plan.align",
+        Kind::Flag,
+        "",
+        "false: only plan.chunk_tokens cuts samples; to see what cutting is worth",
+    ),
+    key(
         "plan.tenants",
         Kind::Text,
         "",
@@ -252,15 +270,15 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "market.provider",
-        Kind::Choice(&["none", "static", "local", "replay"]),
+        Kind::Choice(&["none", "static", "local", "replay", "aws", "slurm"]),
         "",
-        "who has machines: none runs no market actor; static takes the nodes of this file, local and replay start processes here",
+        "who has machines: none runs no market actor; static takes the nodes of this file, local and replay start processes here, aws and slurm ask for machines that cost money",
     ),
     key(
         "market.policy",
         Kind::Text,
         "",
-        "as spotmux market backtest has it; it says how many machines are held",
+        "as spotmux market backtest has it; it says how many machines are held; selection learns which",
     ),
     key(
         "market.forecast",
@@ -276,9 +294,9 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "market.fewest",
-        count(1, 1024),
+        count(0, 1024),
         "machines",
-        "fewer hold no work",
+        "fewer are not held while there is work; 0: as many as the plan needs",
     ),
     key(
         "market.most",
@@ -362,7 +380,7 @@ pub const KEYS: &[Key] = &[
         "market.notice_ms",
         count(0, 3_600_000),
         "ms",
-        "of replay: a machine that is taken is told so long before",
+        "of replay and slurm: a machine that is taken is told so long before",
     ),
     key(
         "market.abrupt_per_mille",
@@ -375,6 +393,55 @@ pub const KEYS: &[Key] = &[
         count(0, u64::MAX >> 1),
         "",
         "of replay: whom it takes",
+    ),
+    key(
+        "market.rules",
+        Kind::Text,
+        "",
+        "what tenants allow, each more than that costs; docs/market.md lists the words",
+    ),
+    key("market.aws_region", Kind::Text, "", "of aws"),
+    key(
+        "market.aws_endpoint",
+        Kind::Text,
+        "",
+        "of aws: address of the EC2 API; default: that of the region",
+    ),
+    key(
+        "market.aws_template",
+        Kind::Text,
+        "",
+        "of aws: launch template whose user data starts a gpu-actor",
+    ),
+    key(
+        "market.aws_types",
+        Kind::Text,
+        "",
+        "of aws: instance types, commas between; more of them are taken away less often",
+    ),
+    key(
+        "market.slurm_spot",
+        Kind::Text,
+        "",
+        "of slurm: partition whose jobs may be preempted",
+    ),
+    key(
+        "market.slurm_on_demand",
+        Kind::Text,
+        "",
+        "of slurm: partition whose jobs are not",
+    ),
+    key(
+        "market.slurm_commands",
+        Kind::Text,
+        "",
+        "of slurm: folder of sbatch, squeue, scancel and sinfo; path: those on the path",
+    ),
+    key(
+        "market.slurm_command",
+        Kind::Text,
+        "",
+        "of slurm: what a job runs, {name} stands for its node; default: this program",
     ),
     key(
         "security.directory",

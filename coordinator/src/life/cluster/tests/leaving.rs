@@ -216,3 +216,26 @@ fn cl_14_nobody_is_lost_when_the_cluster_ends_in_order() {
     assert_eq!(view(&mut desk, job).recoveries, 0);
     assert_eq!(told(&desk).len(), 3);
 }
+
+#[test]
+fn cl_8_a_market_that_knows_of_an_end_moves_the_stage_within_it() {
+    let (mut desk, _) = at_work(1, &["a", "b"]);
+    forget_orders(&mut desk, &["a", "b"]);
+    let ask = |node: &str, seconds: u64| Request::Reclaim {
+        node: name(node),
+        within: Micros(seconds * 1_000_000),
+    };
+    assert_eq!(desk.ask(ask("a", 30)), Reply::Done);
+    assert!(matches!(desk.orders("b")[..], [Order::Prepare { .. }]));
+    // b does not come to it: in the last third what a knows is made durable all the same.
+    desk.pass(19_000);
+    assert!(!is_drained(&mut desk));
+    desk.pass(2_000);
+    assert!(is_drained(&mut desk));
+    desk.drained("a", Ok(()));
+    assert!(desk.orders("a").contains(&Order::Stop));
+    let Reply::Refused(refusal) = desk.ask(ask("z", 30)) else {
+        panic!("nobody of that name ever came");
+    };
+    assert_eq!(refusal.code, RefusalCode::NotFound);
+}

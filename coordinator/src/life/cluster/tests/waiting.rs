@@ -5,14 +5,14 @@ use std::sync::Arc;
 use shared::wire::request::Submission;
 
 use super::*;
-use crate::life::admission::Admission;
+use crate::life::admission::{Admission, Levels};
 use crate::plan::profile::{Peak, Profile, Weights};
 use crate::record::{Inputs, Measure};
 use shared::ids::JobId;
 use shared::units::Bytes;
 
 /// A cluster of one node that offers so many MiB.
-fn desk(mib: u64) -> Desk {
+pub(super) fn desk(mib: u64) -> Desk {
     desk_of(mib, Vec::new())
 }
 
@@ -26,6 +26,7 @@ fn desk_of(mib: u64, profiles: Vec<Profile>) -> Desk {
         patience: Micros::of_millis(3_600_000),
         tenants: BTreeMap::new(),
         tokens_per_pass: 512,
+        levels: Levels::default(),
     }));
     desk.memory = Bytes(mib << 20);
     desk.come("a", 1, None);
@@ -34,7 +35,7 @@ fn desk_of(mib: u64, profiles: Vec<Profile>) -> Desk {
 }
 
 /// Submits a job whose adapter takes some seven MiB, and tells of its rows.
-fn submit(desk: &mut Desk, name: &str) -> JobId {
+pub(super) fn submit(desk: &mut Desk, name: &str) -> JobId {
     submit_of(desk, name, "t")
 }
 
@@ -253,4 +254,58 @@ fn the_same_question_is_asked_once() {
         desk.records, records,
         "a job that waits writes nothing down"
     );
+}
+
+#[test]
+fn the_question_to_the_planner_is_that_of_the_cluster_as_it_stands() {
+    let mut desk = desk(13);
+    let first = submit(&mut desk, "one");
+    let second = submit(&mut desk, "two");
+    let Reply::Job(unread) = desk.ask(Request::Submit(submission("three"))) else {
+        panic!("a job is accepted");
+    };
+    let Reply::Plan(view) = desk.ask(Request::Plan) else {
+        panic!("a question is answered by one");
+    };
+    assert_eq!(view.unread, [unread.id]);
+    let snapshot: crate::plan::snapshot::Snapshot =
+        serde_json::from_str(&view.question).expect("a problem");
+    let jobs: Vec<JobId> = snapshot.tasks.keys().copied().collect();
+    assert_eq!(jobs, [first, second]);
+    assert_eq!(snapshot.nodes.len(), 1);
+    assert_eq!(snapshot.options.stages, Some(1));
+    // The planner's answer: one trains and one waits, as it is.
+    let (plan, why) = crate::plan::solve::solve(&snapshot, None).expect("a plan");
+    assert_eq!(plan.replicas[&0].jobs, [first], "{}", why.text());
+    assert!(plan.waiting.contains_key(&second));
+    // A drained node is none that may have work.
+    desk.come("b", 1, None);
+    desk.ask(Request::Drain {
+        node: name("b"),
+        undo: false,
+    });
+    let Reply::Plan(view) = desk.ask(Request::Plan) else {
+        panic!("a question is answered by one");
+    };
+    assert!(!view.question.contains("\"b\""), "{}", view.question);
+}
+
+#[test]
+fn a_job_that_trains_tells_its_step_beside_one_alone() {
+    let mut desk = desk(64);
+    let job = submit(&mut desk, "one");
+    let tempo = |desk: &mut Desk| match desk.ask(Request::Job(by_name("one"))) {
+        Reply::Job(view) => view.tempo,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(tempo(&mut desk), None);
+    desk.job("a", job, JobNotice::Admitted { step: 0, total: 9 });
+    for step in 1..=4 {
+        desk.pass(500);
+        desk.job("a", job, desk::step(step));
+    }
+    let found = tempo(&mut desk).expect("it took steps");
+    assert!(found.step >= Micros::of_millis(500), "{found:?}");
+    assert_eq!(found.steps, 3);
+    assert!(found.alone.is_some_and(|alone| alone > Micros(0)) && !found.measured);
 }

@@ -1,0 +1,248 @@
+//! Who has the machines of a market, as section `market` names them.
+
+use std::path::PathBuf;
+
+use market_actor::actor::Offered;
+use market_actor::feed::files;
+use market_actor::feed::resample::{Cut, PriceRule, resample};
+use market_actor::market::Market;
+use market_actor::provider::Kind;
+use market_actor::provider::aws::Account;
+use market_actor::provider::aws::words::Fleet;
+use market_actor::provider::fixed::Listed;
+use market_actor::provider::local::{Launch, Stock};
+use market_actor::provider::replay::course::Script;
+use market_actor::provider::slurm::Controller;
+use market_actor::provider::slurm::words::Partitions;
+use shared::config::Problem;
+use shared::config::load::Loaded;
+use shared::config::market::{MarketSection, Provider, seconds};
+use shared::config::places;
+use shared::units::Micros;
+
+use super::folder;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::render;
+use crate::settings::Settings;
+
+/// Where a key stands for what is usual.
+const USUAL: &str = "default";
+
+/// What of the files, programs and keys that a market names is not there.
+pub(super) fn problem(loaded: &Loaded, settings: &Settings) -> Option<Problem> {
+    let section = &loaded.config.market;
+    let of = |key: &str, message: String| Problem {
+        origin: loaded.origin(key),
+        key: key.into(),
+        message,
+    };
+    for path in loaded.config.plan.profiles() {
+        let whole = loaded.path_of(path);
+        if !whole.is_file() {
+            let message = format!(
+                "{} is no file: make it with `spotmux profile`, or use \"none\"",
+                whole.display()
+            );
+            return Some(of("plan.profile", message));
+        }
+    }
+    match section.provider {
+        Provider::None | Provider::Static | Provider::Local => None,
+        Provider::Replay => trace(loaded)
+            .err()
+            .map(|message| of("market.trace", message)),
+        Provider::Aws => {
+            let absent = ["access_key_id", "secret_access_key"]
+                .into_iter()
+                .find(|option| !settings.store_options.contains_key(*option))?;
+            let message = format!(
+                "\"aws\" signs its calls, and AWS_{} is not in the environment: set it",
+                absent.to_uppercase()
+            );
+            Some(of("market.provider", message))
+        }
+        Provider::Slurm => {
+            let commands = commands(loaded)?;
+            let absent = ["sbatch", "squeue", "scancel", "sinfo"]
+                .into_iter()
+                .find(|name| !commands.join(name).is_file())?;
+            let message = format!(
+                "{} has no {absent}: name the folder of Slurm's commands, or \"path\"",
+                commands.display()
+            );
+            Some(of("market.slurm_commands", message))
+        }
+    }
+}
+
+/// The folder of Slurm's commands, where one is named.
+fn commands(loaded: &Loaded) -> Option<PathBuf> {
+    let named = &loaded.config.market.slurm_commands;
+    (named != "path").then(|| loaded.path_of(named))
+}
+
+/// Who has machines.
+pub(super) fn offered(
+    loaded: &Loaded,
+    set: &[String],
+    settings: &Settings,
+) -> Result<Offered, Failure> {
+    let section = &loaded.config.market;
+    let stock = Stock {
+        most: u32::try_from(section.most).unwrap_or(u32::MAX),
+        spot_price: section.spot_price(),
+        on_demand_price: section.on_demand_price(),
+        notice: Micros::of_millis(section.notice_ms),
+    };
+    Ok(match section.provider {
+        Provider::None | Provider::Static => Offered::Static {
+            list: listed(loaded),
+            price: section.on_demand_price(),
+        },
+        Provider::Local => Offered::Local {
+            launch: launch(loaded, set)?,
+            stock,
+        },
+        Provider::Replay => Offered::Replay {
+            launch: launch(loaded, set)?,
+            stock,
+            script: Box::new(Script {
+                market: trace(loaded).map_err(|message| Failure::new(Exit::BadInput, message))?,
+                speed: section.speed,
+                notice: stock.notice,
+                abrupt_per_mille: section.abrupt_per_mille,
+                seed: section.seed,
+            }),
+        },
+        Provider::Aws => Offered::Aws(Box::new(account(loaded, settings))),
+        Provider::Slurm => Offered::Slurm(controller(loaded, set)?),
+    })
+}
+
+fn listed(loaded: &Loaded) -> Vec<Listed> {
+    let nodes = loaded.config.node.iter();
+    nodes
+        .map(|node| Listed {
+            node: node.name.clone(),
+            kind: if node.spot {
+                Kind::Spot
+            } else {
+                Kind::OnDemand
+            },
+        })
+        .collect()
+}
+
+fn account(loaded: &Loaded, settings: &Settings) -> Account {
+    let section = &loaded.config.market;
+    let option = |name: &str| settings.store_options.get(name).cloned();
+    let region = section.aws_region.clone();
+    let endpoint = match section.aws_endpoint.as_str() {
+        USUAL => format!("https://ec2.{region}.amazonaws.com"),
+        named => named.to_owned(),
+    };
+    let types = section.aws_types.split(',').map(str::trim);
+    Account {
+        endpoint,
+        region,
+        access_key_id: option("access_key_id").unwrap_or_default(),
+        secret_access_key: option("secret_access_key").unwrap_or_default(),
+        session_token: option("token"),
+        fleet: Fleet {
+            template: section.aws_template.clone(),
+            types: types
+                .filter(|name| !name.is_empty())
+                .map(ToOwned::to_owned)
+                .collect(),
+            cluster: loaded.config.cluster.name.to_string(),
+        },
+        spot_price: section.spot_price(),
+        on_demand_price: section.on_demand_price(),
+        most: u32::try_from(section.most).unwrap_or(u32::MAX),
+    }
+}
+
+fn controller(loaded: &Loaded, set: &[String]) -> Result<Controller, Failure> {
+    let section = &loaded.config.market;
+    let command = match section.slurm_command.as_str() {
+        USUAL => job(&launch(loaded, set)?),
+        named => named.to_owned(),
+    };
+    let logs = loaded
+        .path_of(&loaded.config.cluster.state)
+        .join(places::LOGS);
+    Ok(Controller {
+        commands: commands(loaded).unwrap_or_default(),
+        partitions: Partitions {
+            spot: section.slurm_spot.clone(),
+            on_demand: section.slurm_on_demand.clone(),
+        },
+        cluster: loaded.config.cluster.name.to_string(),
+        command,
+        logs: std::path::absolute(&logs).unwrap_or(logs),
+        spot_price: section.spot_price(),
+        on_demand_price: section.on_demand_price(),
+        notice: Micros::of_millis(section.notice_ms),
+    })
+}
+
+/// What a job of Slurm runs on a machine that sees the same files: a certificate, then a node.
+fn job(launch: &Launch) -> String {
+    let line = |words: &[String]| {
+        let program = launch.program.display().to_string();
+        let words = std::iter::once(program).chain(words.iter().cloned());
+        let words: Vec<String> = words.map(|word| render::shell_word(&word)).collect();
+        words.join(" ")
+    };
+    let both = format!("{} && exec {}", line(&launch.prepare), line(&launch.start));
+    format!("sh -c {}", render::shell_word(&both))
+}
+
+/// How a machine of this one is started: a certificate, then a node on a port that is free.
+fn launch(loaded: &Loaded, set: &[String]) -> Result<Launch, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| anyhow::anyhow!("cannot find the program itself: {error}"))
+        .or_exit(Exit::Internal)?;
+    let state = loaded.path_of(&loaded.config.cluster.state);
+    let config = std::path::absolute(&loaded.path).unwrap_or_else(|_| loaded.path.clone());
+    let words = |own: &[&str], more: &[&str]| -> Vec<String> {
+        let mut words: Vec<String> = own.iter().map(ToString::to_string).collect();
+        words.extend(["--config".into(), config.display().to_string()]);
+        let own = more.iter().map(ToString::to_string);
+        for key in set.iter().cloned().chain(own) {
+            words.extend(["--set".into(), key]);
+        }
+        words
+    };
+    Ok(Launch {
+        program,
+        prepare: words(&["ca", "issue", "{name}", "--quiet"], &[]),
+        start: words(
+            &["gpu-actor", "--name", "{name}"],
+            &["gpu_actor.listen=127.0.0.1:0", "telemetry.metrics=false"],
+        ),
+        machines: folder(loaded).join("machines"),
+        processes: state.join(places::PROCESSES),
+        logs: state.join(places::LOGS),
+    })
+}
+
+/// The trace that is played, or why it cannot be.
+fn trace(loaded: &Loaded) -> Result<Market, String> {
+    let section = &loaded.config.market;
+    let path = loaded.path_of(&section.trace);
+    let mut pools = files::read(&path, None).map_err(|error| error.to_string())?;
+    let observed = pools.swap_remove(0);
+    resample(&observed, &cut(section)).map_err(|error| error.to_string())
+}
+
+fn cut(section: &MarketSection) -> Cut {
+    Cut {
+        slot: seconds(section.trace_slot_minutes.saturating_mul(60)),
+        price: PriceRule::First,
+        on_demand_price: section.on_demand_price(),
+        on_demand_available: None,
+        spot_price: Some(section.spot_price()),
+        spot_available: Some(u32::try_from(section.most).unwrap_or(u32::MAX)),
+    }
+}

@@ -1,0 +1,148 @@
+//! Machines that are emptied before they are let go (BR-1).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shared::ids::NodeName;
+use shared::units::Micros;
+
+use super::{Broker, Effect, say};
+use crate::custody;
+use crate::now::Now;
+
+/// One of them; instants are by the steady clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Emptied {
+    since: Micros,
+    /// When it will be gone; nothing when it is given up freely.
+    until: Option<Micros>,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Emptying {
+    /// By the request that they came of.
+    held: BTreeMap<NodeName, Emptied>,
+    /// Nodes that were drained from here, until they are seen to take work or are gone.
+    given_up: BTreeSet<NodeName>,
+}
+
+impl Emptying {
+    /// What a process before this one was emptying.
+    pub(super) fn resumed(
+        tokens: BTreeSet<NodeName>,
+        given_up: BTreeSet<NodeName>,
+        now: Now,
+    ) -> Self {
+        let since = now.steady;
+        let held = tokens
+            .into_iter()
+            .map(|token| (token, Emptied { since, until: None }));
+        Self {
+            held: held.collect(),
+            given_up,
+        }
+    }
+
+    pub(super) fn begin(&mut self, token: NodeName, until: Option<Micros>, now: Now) {
+        let since = now.steady;
+        self.held.insert(token, Emptied { since, until });
+    }
+
+    pub(super) fn end(&mut self, token: &NodeName) {
+        self.held.remove(token);
+    }
+
+    pub(super) fn contains(&self, token: &NodeName) -> bool {
+        self.held.contains_key(token)
+    }
+
+    pub(super) fn tokens(&self) -> BTreeSet<NodeName> {
+        self.held.keys().cloned().collect()
+    }
+
+    pub(super) const fn given_up(&self) -> &BTreeSet<NodeName> {
+        &self.given_up
+    }
+
+    /// The coordinator was asked to drain a node.
+    pub(super) fn drained(&mut self, node: &NodeName) -> bool {
+        self.given_up.insert(node.clone())
+    }
+}
+
+impl Broker {
+    /// The node that came of a request.
+    pub(super) fn node_of(&self, token: &NodeName) -> NodeName {
+        let held = self.custody.held().get(token);
+        held.map_or_else(|| token.clone(), |held| held.node.clone())
+    }
+
+    /// Machines that leave though nobody here asked for it: their cloud or queue told them, or an operator drains them. They are
+    /// replaced at once, and given back when they are empty. Nodes of a fixed list stay: they are not made for a request.
+    pub(super) fn leave_by_themselves(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let standing = self.custody.standing().filter(|held| {
+            let token = &held.want.token;
+            let own = held.serves() && held.node == *token;
+            let draining = self.nodes.get(token).is_some_and(|node| node.draining);
+            let asked = self.emptying.contains(token) || self.emptying.given_up.contains(token);
+            own && draining && !asked
+        });
+        let leaving: Vec<NodeName> = standing.map(|held| held.want.token.clone()).collect();
+        for token in leaving {
+            say(
+                effects,
+                false,
+                format!("{token} leaves: another takes its place"),
+            );
+            self.emptying.begin(token, None, now);
+            self.taken();
+        }
+    }
+
+    /// Asks again for what the coordinator has not begun, and lets go what is empty.
+    pub(super) fn empty_again(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let mut over = Vec::new();
+        for (name, emptied) in &self.emptying.held {
+            let own = self.node_of(name);
+            let node = self.nodes.get(&own);
+            let holds = node.is_some_and(|node| node.alive && node.holds);
+            let passed = now.steady.since(emptied.since);
+            let late = emptied.until.is_none() && passed >= self.terms.grace;
+            if !holds || late {
+                over.push(name.clone());
+            } else if node.is_some_and(|node| !node.draining) {
+                effects.push(Effect::Drain {
+                    node: own,
+                    until: emptied.until,
+                });
+            }
+        }
+        for name in over {
+            self.emptying.held.remove(&name);
+            let event = custody::Event::Release {
+                token: name,
+                cause: "it holds nothing any more".into(),
+            };
+            self.machine(event, now, effects);
+        }
+    }
+
+    /// Gives work again to nodes of a fixed list that were given up before. What an operator drains stays drained.
+    pub(super) fn take_back(&mut self, effects: &mut Vec<Effect>) {
+        let known = &self.nodes;
+        self.emptying
+            .given_up
+            .retain(|node| known.contains_key(node));
+        let standing = self.custody.standing();
+        let standing = standing.filter(|held| !self.emptying.held.contains_key(&held.want.token));
+        let nodes: Vec<NodeName> = standing.map(|held| held.node.clone()).collect();
+        for node in nodes {
+            let drained = self.nodes.get(&node).is_some_and(|node| node.draining);
+            if !drained {
+                self.emptying.given_up.remove(&node);
+            } else if self.emptying.given_up.contains(&node) {
+                effects.push(Effect::Undrain(node));
+            }
+        }
+    }
+}

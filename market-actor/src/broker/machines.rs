@@ -1,0 +1,83 @@
+//! What becomes of single machines.
+
+use super::{Broker, Effect, say};
+use crate::custody;
+use crate::market::Pool;
+use crate::now::Now;
+use crate::provider::{ProviderError, Want};
+
+impl Broker {
+    /// Something of a machine: custody says what that means.
+    pub(super) fn machine(&mut self, event: custody::Event, now: Now, effects: &mut Vec<Effect>) {
+        if let custody::Event::Answered {
+            token,
+            answer: Err(error),
+        } = &event
+            && error.is_certain()
+            && let Some(held) = self.custody.held().get(token)
+        {
+            let want = held.want.clone();
+            self.refuse(&want, error, now);
+        }
+        for effect in self.custody.step(event, now) {
+            match effect {
+                custody::Effect::Record(entry) => effects.push(Effect::Record(entry)),
+                custody::Effect::Acquire(want) => effects.push(Effect::Acquire(want)),
+                custody::Effect::Release { id, .. } => effects.push(Effect::Release { id }),
+                custody::Effect::Ready(token) => say(effects, false, format!("{token} serves")),
+                custody::Effect::Leaving {
+                    token,
+                    deadline,
+                    cause,
+                } => {
+                    say(effects, false, format!("{token} will be taken: {cause}"));
+                    self.taken();
+                    let until = Some(deadline);
+                    self.emptying.begin(token.clone(), until, now);
+                    let node = self.node_of(&token);
+                    effects.push(Effect::Drain { node, until });
+                }
+                custody::Effect::AtRisk { token, cause } => {
+                    say(effects, false, format!("{token} may be taken: {cause}"));
+                    self.at_risk.insert(token);
+                }
+                custody::Effect::Lost {
+                    token,
+                    served,
+                    cause,
+                } => {
+                    say(effects, false, format!("{token} is gone: {cause}"));
+                    if served && !self.emptying.contains(&token) {
+                        self.taken();
+                    }
+                    self.emptying.end(&token);
+                    self.changed();
+                }
+                custody::Effect::Alarm { id, what } => say(effects, true, format!("{id}: {what}")),
+            }
+        }
+        let held = self.custody.held();
+        self.at_risk.retain(|token| held.contains_key(token));
+    }
+
+    /// A pool refused: what is short there may be had elsewhere, what is not allowed is allowed nowhere.
+    fn refuse(&mut self, want: &Want, error: &ProviderError, now: Now) {
+        let until = now.steady.plus(self.terms.rest);
+        let everywhere = !matches!(error, ProviderError::NoCapacity { .. });
+        let others = self.sightings.iter().map(|one| &one.pool);
+        let others = others.filter(|pool| everywhere && pool.provider == want.pool.provider);
+        let pools: Vec<Pool> = others.chain([&want.pool]).cloned().collect();
+        for pool in pools {
+            self.refused.insert((want.kind, pool), until);
+        }
+        self.due = true;
+    }
+
+    /// A machine is taken: the stretch hears of the loss.
+    pub(super) fn taken(&mut self) {
+        if let Some(stretch) = &mut self.stretch {
+            stretch.taken();
+        }
+        self.changed();
+    }
+}

@@ -1,0 +1,389 @@
+//! What machines cost, second by second, and which job owes it: kept over restarts.
+//!
+//! - PU-1: what all accounts and what is pending add up to is what was spent.
+//! - PU-2: time in which this process did not run is paid too: by the wall clock, at the prices seen last.
+//!
+//! Money is charged to jobs when they show new tokens, by tokens; what was spent since then is pending, or idle when there is no
+//! job at work. Waste is the part for machines that hold no work yet or any more, and for tokens that a job does a second time. A
+//! job that had all tokens of a while to itself shows what it takes alone; what the others save by company is told from that.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use shared::ids::{JobId, JobName};
+use shared::units::{MicroUsd, Micros};
+
+use super::told::JobTold;
+use crate::money::{Account, Ledger, Usage};
+use crate::provider::Kind;
+
+/// Microseconds of an hour: prices are by the hour.
+const HOUR: u128 = 3_600_000_000;
+/// Jobs that have ended and are still told of by name; older ones are told by tenant.
+const MOST_ENDED: usize = 512;
+
+/// A machine that costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// How it is paid.
+    pub kind: Kind,
+    /// Of it, for an hour.
+    pub hourly: MicroUsd,
+    /// Of one on demand, for an hour.
+    pub on_demand: MicroUsd,
+    /// Whether it does work.
+    pub works: bool,
+}
+
+/// Parts of a millionth of a dollar that are owed, in millionths of a dollar times microseconds of an hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Owed {
+    spot: u64,
+    on_demand: u64,
+    waste: u64,
+    all_on_demand: u64,
+}
+
+/// What a job took while it was alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Alone {
+    /// Tokens.
+    pub tokens: u64,
+    /// Machine time.
+    pub time: Micros,
+}
+
+/// A job as the purse knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    name: String,
+    tenant: String,
+    /// Tokens that it showed last.
+    tokens: u64,
+    /// Tokens that it did before and has to do again.
+    again: u64,
+    alone: Alone,
+    ended: bool,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Purse {
+    spent: MicroUsd,
+    owed: Owed,
+    pending: Usage,
+    accounts: Ledger,
+    /// Of jobs that ended long ago, by tenant.
+    past: BTreeMap<String, Account>,
+    jobs: BTreeMap<JobId, Known>,
+}
+
+/// What one job owes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Bill {
+    /// Its account.
+    #[serde(flatten)]
+    pub account: Account,
+    /// Paid, millionths of a dollar.
+    pub spent: MicroUsd,
+    /// Saved against the same machines all on demand, millionths of a dollar.
+    pub saved: i64,
+    /// Saved against the job alone on machines on demand, millionths of a dollar; nothing where it was never seen alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saved_by_company: Option<i64>,
+}
+
+impl Bill {
+    fn of(account: Account, alone: Option<Alone>, hourly: MicroUsd) -> Self {
+        let alone = alone.filter(|alone| alone.tokens > 0);
+        Self {
+            spent: account.spent(),
+            saved: account.saved(),
+            saved_by_company: alone.map(|alone| {
+                let exact = u128::from(account.tokens) * u128::from(alone.time.0);
+                let time = exact / u128::from(alone.tokens);
+                let time = Micros(u64::try_from(time).unwrap_or(u64::MAX));
+                account.saved_against_solo(time, hourly)
+            }),
+            account,
+        }
+    }
+}
+
+impl Purse {
+    /// Paid in all.
+    #[must_use]
+    pub const fn spent(&self) -> MicroUsd {
+        self.spent
+    }
+
+    /// Time passes for machines that cost.
+    pub fn pay(&mut self, machines: impl Iterator<Item = Cost>, time: Micros) {
+        for machine in machines {
+            let of = |hourly: MicroUsd| u128::from(hourly.0) * u128::from(time.0);
+            let exact = of(machine.hourly);
+            let (owed, paid) = match machine.kind {
+                Kind::Spot => (&mut self.owed.spot, &mut self.pending.spot),
+                Kind::OnDemand => (&mut self.owed.on_demand, &mut self.pending.on_demand),
+            };
+            let whole = carried(owed, exact);
+            paid.0 = paid.0.saturating_add(whole);
+            self.spent.0 = self.spent.0.saturating_add(whole);
+            if !machine.works {
+                let waste = carried(&mut self.owed.waste, exact);
+                self.pending.waste.0 = self.pending.waste.0.saturating_add(waste);
+            }
+            let dear = carried(&mut self.owed.all_on_demand, of(machine.on_demand));
+            let all = &mut self.pending.all_on_demand;
+            all.0 = all.0.saturating_add(dear);
+            self.pending.machine_time = self.pending.machine_time.plus(time);
+        }
+    }
+
+    /// Jobs show what they did: what is pending is charged to those that have new tokens.
+    pub fn charge(&mut self, jobs: &[JobTold]) {
+        let mut tokens: BTreeMap<JobName, u64> = BTreeMap::new();
+        let (mut fresh, mut twice) = (0u64, 0u64);
+        let mut single = None;
+        // What the coordinator does not show any more has ended.
+        self.jobs.values_mut().for_each(|known| known.ended = true);
+        for job in jobs {
+            let known = self.jobs.entry(job.id).or_insert_with(|| Known {
+                // What it did before it was first seen here is not charged.
+                tokens: job.tokens,
+                ..Known::default()
+            });
+            known.name = job.name.to_string();
+            known.tenant.clone_from(&job.tenant);
+            known.ended = job.ended;
+            let more = job.tokens.saturating_sub(known.tokens);
+            known.again += known.tokens.saturating_sub(job.tokens);
+            known.tokens = job.tokens;
+            if more == 0 {
+                continue;
+            }
+            let again = known.again.min(more);
+            known.again -= again;
+            twice = twice.saturating_add(again);
+            fresh = fresh.saturating_add(more);
+            single = match tokens.is_empty() {
+                true => Some(job.id),
+                false => None,
+            };
+            *tokens.entry(job.name.clone()).or_default() += more;
+        }
+        let works = jobs.iter().any(JobTold::is_live);
+        if fresh == 0 && works {
+            return;
+        }
+        let mut usage = std::mem::take(&mut self.pending);
+        let paid = usage.spot.0.saturating_add(usage.on_demand.0);
+        if fresh > 0 {
+            let useful = paid.saturating_sub(usage.waste.0);
+            let part = u128::from(useful) * u128::from(twice) / u128::from(fresh);
+            usage.waste.0 = usage.waste.0.saturating_add(part as u64).min(paid);
+        }
+        if let Some(known) = single.and_then(|id| self.jobs.get_mut(&id)) {
+            known.alone.tokens = known.alone.tokens.saturating_add(fresh);
+            known.alone.time = known.alone.time.plus(usage.machine_time);
+        }
+        usage.tokens = tokens;
+        self.accounts.charge(&usage);
+        self.forget();
+    }
+
+    /// Jobs that ended long ago are told by tenant.
+    fn forget(&mut self) {
+        let ended: Vec<JobId> = self
+            .jobs
+            .iter()
+            .filter(|(_, known)| known.ended)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ended.iter().take(ended.len().saturating_sub(MOST_ENDED)) {
+            let Some(known) = self.jobs.remove(id) else {
+                continue;
+            };
+            let taken = self.jobs.values().any(|other| other.name == known.name);
+            let account = match JobName::new(known.name) {
+                Ok(name) if !taken => self.accounts.jobs.remove(&name),
+                _ => None,
+            };
+            if let Some(account) = account {
+                self.past.entry(known.tenant).or_default().add(&account);
+            }
+        }
+    }
+
+    /// What a job was charged.
+    #[must_use]
+    pub fn of(&self, job: &JobName) -> Account {
+        self.accounts.jobs.get(job).copied().unwrap_or_default()
+    }
+
+    /// Bills by job, with machines on demand at a price for an hour.
+    #[must_use]
+    pub fn jobs(&self, hourly: MicroUsd) -> BTreeMap<String, Bill> {
+        let alone = |name: &JobName| {
+            let mut known = self.jobs.values();
+            let known = known.find(|known| known.name == name.as_str());
+            known.map(|known| known.alone)
+        };
+        let jobs = self.accounts.jobs.iter();
+        jobs.map(|(name, account)| (name.to_string(), Bill::of(*account, alone(name), hourly)))
+            .collect()
+    }
+
+    /// Bills by tenant; jobs of nobody come under an empty name.
+    #[must_use]
+    pub fn tenants(&self, hourly: MicroUsd) -> BTreeMap<String, Bill> {
+        let of = self.jobs.values().filter_map(|known| {
+            let name = JobName::new(known.name.clone()).ok()?;
+            Some((name, known.tenant.clone()))
+        });
+        let mut tenants = self.accounts.tenants(&of.collect());
+        for (tenant, account) in &self.past {
+            tenants.entry(tenant.clone()).or_default().add(account);
+        }
+        let tenants = tenants.into_iter();
+        tenants
+            .map(|(tenant, account)| (tenant, Bill::of(account, None, hourly)))
+            .collect()
+    }
+
+    /// What no job had tokens in.
+    #[must_use]
+    pub const fn idle(&self) -> Account {
+        self.accounts.idle
+    }
+
+    /// What is spent and not yet charged to anybody.
+    #[must_use]
+    pub const fn pending(&self) -> MicroUsd {
+        MicroUsd(self.pending.spot.0.saturating_add(self.pending.on_demand.0))
+    }
+}
+
+/// Whole millionths of a dollar out of what is owed and `more`; the rest stays owed.
+fn carried(owed: &mut u64, more: u128) -> u64 {
+    let exact = u128::from(*owed) + more;
+    *owed = (exact % HOUR) as u64;
+    u64::try_from(exact / HOUR).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(id: u64, tokens: u64) -> JobTold {
+        JobTold {
+            id: JobId(id),
+            name: JobName::new(format!("j{id}")).expect("a plain word is a name"),
+            tenant: if id < 3 { "a".into() } else { "b".into() },
+            ended: false,
+            paused: false,
+            step: 0,
+            total_steps: 100,
+            tokens,
+            deadline: None,
+            budget: None,
+        }
+    }
+
+    fn cost(kind: Kind, cents: u64, works: bool) -> Cost {
+        Cost {
+            kind,
+            hourly: MicroUsd(cents * 10_000),
+            on_demand: MicroUsd(1_000_000),
+            works,
+        }
+    }
+
+    const MINUTE: Micros = Micros(60_000_000);
+
+    #[test]
+    fn pu_1_money_is_split_by_tokens_and_nothing_is_lost() {
+        let mut purse = Purse::default();
+        purse.charge(&[job(1, 0), job(3, 500)]);
+        let both = [cost(Kind::Spot, 30, true), cost(Kind::OnDemand, 100, false)];
+        for _ in 0..7 {
+            purse.pay(both.iter().copied(), Micros(1_234_567));
+        }
+        // No tokens yet: it waits.
+        purse.charge(&[job(1, 0), job(3, 500)]);
+        assert_eq!(purse.accounts, Ledger::default());
+        purse.charge(&[job(1, 300), job(3, 600)]);
+        let whole = purse.accounts.whole();
+        assert_eq!(whole.spent(), purse.spent());
+        let (one, other) = (purse.of(&job(1, 0).name), purse.of(&job(3, 0).name));
+        assert_eq!((one.tokens, other.tokens), (300, 100));
+        assert!(one.spent().0.abs_diff(3 * other.spent().0) <= 4);
+        assert_eq!(whole.waste, whole.on_demand, "it did no work");
+        // Nobody works: it is idle.
+        purse.pay(both.iter().copied(), MINUTE);
+        let mut ended = [job(1, 300), job(3, 600)];
+        ended.iter_mut().for_each(|job| job.ended = true);
+        purse.charge(&ended);
+        assert!(purse.idle().spent().0 > 20_000);
+        assert_eq!(purse.accounts.whole().spent(), purse.spent());
+        let tenants = purse.tenants(MicroUsd(1_000_000));
+        assert_eq!(tenants["a"].spent, one.spent());
+    }
+
+    #[test]
+    fn work_that_is_done_again_is_waste() {
+        let mut purse = Purse::default();
+        purse.charge(&[job(1, 0)]);
+        purse.pay([cost(Kind::Spot, 60, true)].into_iter(), MINUTE);
+        purse.charge(&[job(1, 100)]);
+        // A loss: forty tokens are gone, and done again.
+        purse.charge(&[job(1, 60)]);
+        purse.pay([cost(Kind::Spot, 60, true)].into_iter(), MINUTE);
+        purse.charge(&[job(1, 140)]);
+        let own = purse.of(&job(1, 0).name);
+        assert_eq!((own.tokens, own.spent().0), (180, 20_000));
+        assert_eq!(own.waste.0, 5_000, "half of the second minute");
+    }
+
+    #[test]
+    fn company_saves_what_a_job_alone_would_have_paid_more() {
+        let mut purse = Purse::default();
+        let hourly = MicroUsd(600_000);
+        purse.charge(&[job(1, 0)]);
+        // Alone: ten tokens a minute.
+        purse.pay([cost(Kind::Spot, 60, true)].into_iter(), MINUTE);
+        purse.charge(&[job(1, 10)]);
+        let bill = &purse.jobs(hourly)["j1"];
+        assert_eq!((bill.saved_by_company, bill.saved), (Some(0), 6_666));
+        // In company as many for half of the money.
+        purse.charge(&[job(1, 10), job(2, 0)]);
+        purse.pay([cost(Kind::Spot, 60, true)].into_iter(), MINUTE);
+        purse.charge(&[job(1, 20), job(2, 10)]);
+        let bills = purse.jobs(hourly);
+        assert_eq!(bills["j1"].saved_by_company, Some(5_000));
+        assert_eq!(bills["j2"].saved_by_company, None, "it never was alone");
+    }
+
+    #[test]
+    fn ended_jobs_are_bounded_and_what_they_cost_is_not_lost() {
+        let mut purse = Purse::default();
+        for id in 1..1_000 {
+            purse.charge(&[job(id, 0)]);
+            purse.pay([cost(Kind::Spot, 36, true)].into_iter(), MINUTE);
+            let mut one = job(id, 5);
+            one.ended = true;
+            purse.charge(&[one]);
+        }
+        assert_eq!(purse.accounts.jobs.len(), MOST_ENDED);
+        let tenants = purse.tenants(MicroUsd(0));
+        let all: u64 = tenants.values().map(|bill| bill.spent.0).sum();
+        assert_eq!(all, purse.spent().0);
+        let text = serde_json::to_string(&purse).expect("plain data");
+        let again: Purse = serde_json::from_str(&text).expect("what was written");
+        assert_eq!(again, purse);
+    }
+}

@@ -1,0 +1,238 @@
+//! A stretch of work: from the first job that wants machines until none is left; its deadline, its policy, what it remembers.
+//!
+//! A pause is no end: the deadline of work that is paused and resumed is that of its begin. When a stretch is over, all members of
+//! a selection are replayed on it, and the next is chosen by what they would have earned ([`Broker::learn`]).
+
+use serde::{Deserialize, Serialize};
+use shared::units::{MicroUsd, Micros};
+
+use super::Broker;
+use super::told::JobTold;
+use crate::market::{Market, Pool, Slot};
+use crate::policy::Memory;
+use crate::problem::episode::{Course, play};
+use crate::problem::offer::{Held, slot_price};
+use crate::problem::{Problem, Reconfigure};
+use crate::select::pool::{Library, Member};
+use crate::select::{Regime, Selection, Supply};
+use crate::terms::{Choice, Terms};
+
+/// Slots of losses that are remembered: rules look back that far.
+const MOST_LOSSES: usize = 4096;
+/// A stretch is replayed when it was at least so many slots long, and its last slots when it was longer than the second.
+const REPLAYED: (usize, usize) = (2, 96);
+/// What a stretch is worth to a selection after one more.
+const KEEP: f64 = 0.97;
+/// Slots of a week of half hours: by these it is told whether supply was scarce.
+const WEEK: usize = 336;
+
+/// The work under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stretch {
+    /// Number of the market's slot in which it began.
+    pub first: u64,
+    /// Tokens done before it began.
+    pub before: f64,
+    /// Who decides.
+    pub member: Member,
+    /// Which of the selection's members that is.
+    pub chosen: Option<usize>,
+    /// What that remembers.
+    pub memory: Memory,
+    /// Spot machines lost, by slot; the last is the one under way.
+    pub losses: Vec<u32>,
+    /// Slots in a row without spot.
+    pub waited: u32,
+    /// What is wanted.
+    pub target: Held,
+    /// Work done in it, in slots of a machine; counted at each decision.
+    pub work: f64,
+}
+
+impl Stretch {
+    /// Slots pass.
+    pub(super) fn pass(&mut self, slots: u64) {
+        let shown = slots.min(MOST_LOSSES as u64) as usize;
+        self.losses.resize(self.losses.len() + shown, 0);
+        if self.losses.len() > MOST_LOSSES + MOST_LOSSES / 2 {
+            self.losses.drain(..self.losses.len() - MOST_LOSSES);
+        }
+        self.waited = match self.target.spot {
+            0 => self.waited.saturating_add(shown as u32),
+            _ => 0,
+        };
+    }
+
+    /// A machine was taken.
+    pub(super) fn taken(&mut self) {
+        if let Some(last) = self.losses.last_mut() {
+            *last += 1;
+        }
+    }
+
+    /// Slots since it began.
+    #[must_use]
+    pub fn slot(&self, number: u64) -> u32 {
+        u32::try_from(number.saturating_sub(self.first)).unwrap_or(u32::MAX)
+    }
+}
+
+/// A problem of so much work, in slots of a machine, with deadlines in slots.
+pub(super) fn problem(terms: &Terms, work: f64, soft: u32, price: MicroUsd) -> Problem {
+    let length = terms.slot.0.max(1) as f64;
+    let share = 1.0 - (terms.change.0 as f64 / length).min(0.9);
+    Problem {
+        work,
+        soft_deadline: soft,
+        hard_deadline: soft.saturating_add(soft / 2).saturating_add(1),
+        fewest: terms.fewest,
+        most: terms.most,
+        throughput: terms.throughput(),
+        reconfigure: Reconfigure {
+            grow: share,
+            shrink: share,
+            replace: share,
+            lost: 0.0,
+        },
+        value: MicroUsd((terms.worth * work * price.0 as f64).min(1e18) as u64),
+        reclaims: true,
+    }
+}
+
+/// A market of the slots that were seen.
+pub(super) fn market(slots: &[Slot], length: Micros, pool: Pool) -> Market {
+    Market {
+        pool,
+        start: Micros(0),
+        slot: length,
+        slots: slots.to_vec(),
+    }
+}
+
+impl Broker {
+    /// Begins a stretch where there is work and an offer, whichever of them was heard of first; ends one without work.
+    pub(super) fn stretch_along(&mut self) {
+        let open = self.jobs.iter().any(|job| !job.ended);
+        if !self.heard || self.history.is_empty() {
+            return;
+        }
+        if !open && let Some(over) = self.stretch.take() {
+            self.learn(&over);
+            self.halts.all = false;
+            self.changed();
+        }
+        if self.stretch.is_some() || !self.jobs.iter().any(JobTold::is_live) {
+            return;
+        }
+        let (member, chosen) = self.choose();
+        self.stretch = Some(Stretch {
+            first: self.history.number(),
+            before: self.meter.done(),
+            member,
+            chosen,
+            memory: Memory::default(),
+            losses: vec![0],
+            waited: 0,
+            target: Held::default(),
+            work: 0.0,
+        });
+        self.changed();
+    }
+
+    /// Who decides over the next stretch.
+    fn choose(&mut self) -> (Member, Option<usize>) {
+        let members = match &self.terms.choice {
+            Choice::Fixed(member) => return (*member, None),
+            Choice::Learned(members) => members,
+        };
+        let known = self.selection.take();
+        let known = known.and_then(|known| match known.members() == members.as_slice() {
+            true => Some(known),
+            false => known.adopt(members.clone()).ok(),
+        });
+        let selection = match known {
+            Some(known) => Some(known),
+            None => Selection::new(members.clone(), KEEP, 1).ok(),
+        };
+        let Some(selection) = selection else {
+            // No member: terms are never of that kind.
+            return (Member::plain(crate::policy::Policy::OnDemand), None);
+        };
+        let at = selection.choose(&self.regime(), self.history.number());
+        let member = selection.members()[at];
+        self.selection = Some(selection);
+        (member, Some(at))
+    }
+
+    fn regime(&self) -> Regime {
+        let slots = self.history.slots();
+        let week = &slots[slots.len().saturating_sub(WEEK)..];
+        Regime {
+            pool: self.pool(),
+            supply: Some(Supply::of(week)),
+        }
+    }
+
+    /// The pool that was seen first; of no name where none was.
+    pub(super) fn pool(&self) -> Pool {
+        let none = || Pool {
+            provider: String::new(),
+            region: String::new(),
+            zone: String::new(),
+            machine: String::new(),
+        };
+        self.sightings
+            .first()
+            .map_or_else(none, |one| one.pool.clone())
+    }
+
+    /// A stretch is over: every member is replayed on what was its market.
+    fn learn(&mut self, over: &Stretch) {
+        let length = over.slot(self.history.number()) as usize + 1;
+        let played = length.min(REPLAYED.1);
+        let slots = self.history.slots();
+        if over.chosen.is_none() || length < REPLAYED.0 || over.work <= 0.0 || played > slots.len()
+        {
+            return;
+        }
+        let price = slots.last().map_or(MicroUsd(0), |slot| {
+            slot_price(slot.on_demand_price, self.terms.slot)
+        });
+        // What was done in it, as if all had been done in the slots that are replayed.
+        let work = over.work * played as f64 / length as f64;
+        let slots_of_deadline = (self.terms.deadline.0 / self.terms.slot.0.max(1)) as usize;
+        let soft = slots_of_deadline.clamp(1, played) as u32;
+        let problem = problem(&self.terms, work, soft, price);
+        if problem.check().is_err() {
+            return;
+        }
+        let market = market(slots, self.terms.slot, self.pool());
+        let course = Course::plain(&market, market.slots.len() - played);
+        let regime = self.regime();
+        let Some(selection) = &mut self.selection else {
+            return;
+        };
+        let safety = self.terms.safety;
+        let utilities: Vec<f64> = selection
+            .members()
+            .iter()
+            .map(|member| {
+                let mut memory = Memory::default();
+                let outcome = member.source.with(&market, &Library::new(), |foresight| {
+                    play(&problem, &course, |situation| {
+                        member
+                            .policy
+                            .decide(situation, foresight, &mut memory, safety)
+                    })
+                });
+                outcome.utility as f64
+            })
+            .collect();
+        let value = problem.value.0 as f64;
+        let flat_out = problem.slots_flat_out(work, 0, None);
+        let machines = f64::from(problem.fastest(None));
+        let dearest = flat_out.map_or(value, |slots| f64::from(slots) * machines * price.0 as f64);
+        selection.learn(&regime, &utilities, value - dearest, value);
+    }
+}

@@ -1,0 +1,132 @@
+//! Machines that are taken, vanish, are refused or given up.
+
+use super::super::*;
+use super::world::*;
+use crate::provider::{Certainty, ProviderError};
+
+#[test]
+fn a_notice_empties_the_machine_and_asks_for_another_at_once() {
+    let mut world = World::new(terms(), 3);
+    world.pass(150);
+    let (id, token) = world.first(Kind::Spot);
+    world.spot = 4;
+    world.pass(1);
+    world.done.clear();
+    world.signal(&id, Certainty::Notice);
+    let drain = Effect::Drain {
+        node: token.clone(),
+        until: Some(Micros(world.now + 20 * S)),
+    };
+    assert!(world.done.contains(&drain), "{:?}", world.done);
+    let asked = world
+        .done
+        .iter()
+        .any(|effect| matches!(effect, Effect::Acquire(_)));
+    assert!(asked, "{:?}", world.done);
+    world.pass(2);
+    assert!(
+        !world.machines.contains_key(&id),
+        "it holds nothing any more"
+    );
+    assert_eq!(world.count(Kind::Spot) + world.count(Kind::OnDemand), 3);
+}
+
+#[test]
+fn br_3_a_risk_moves_nothing() {
+    let mut world = World::new(terms(), 3);
+    world.pass(150);
+    let (id, _) = world.first(Kind::Spot);
+    world.done.clear();
+    world.signal(&id, Certainty::Risk);
+    world.pass(90);
+    let moves = world.done.iter().filter(|effect| {
+        matches!(
+            effect,
+            Effect::Drain { .. } | Effect::Release { .. } | Effect::Acquire(_) | Effect::Pause(_)
+        )
+    });
+    assert_eq!(moves.count(), 0, "{:?}", world.done);
+}
+
+#[test]
+fn a_machine_that_vanishes_is_replaced_and_a_refusal_is_not_repeated_at_once() {
+    let mut world = World::new(terms(), 3);
+    world.pass(150);
+    let (id, _) = world.first(Kind::Spot);
+    world.machines.remove(&id);
+    world.spot = 2;
+    world.done.clear();
+    world.pass(10);
+    let asked = world
+        .done
+        .iter()
+        .filter(|e| matches!(e, Effect::Acquire(_)))
+        .count();
+    assert!(asked <= 1, "asked {asked} times in ten seconds");
+    world.spot = 3;
+    world.pass(90);
+    assert_eq!(world.count(Kind::Spot), 3);
+}
+
+#[test]
+fn a_pool_that_refuses_is_left_alone_and_another_is_asked() {
+    let mut world = World::new(terms(), 2);
+    let sighting = |zone: &str, price: u64, count: u32| Sighting {
+        pool: Pool {
+            provider: "test".into(),
+            region: String::new(),
+            zone: zone.into(),
+            machine: "m".into(),
+        },
+        spot_price: Some(MicroUsd(price)),
+        spot_available: Some(count),
+        on_demand_price: Some(MicroUsd(1_000_000)),
+        on_demand_available: None,
+    };
+    let both = vec![sighting("a", 200_000, 1), sighting("b", 300_000, 5)];
+    let now = |seconds: u64| Now::both(Micros(seconds * S));
+    world.broker.step(Event::Sighted(both), now(1));
+    let jobs = vec![job(1)];
+    let nodes = Vec::new();
+    let effects = world.broker.step(Event::Cluster { nodes, jobs }, now(1));
+    let asked = |effects: &[Effect]| -> Vec<Want> {
+        let wants = effects.iter().filter_map(|effect| match effect {
+            Effect::Acquire(want) => Some(want.clone()),
+            _ => None,
+        });
+        wants.collect()
+    };
+    let first = asked(&effects);
+    assert_eq!((first.len(), first[0].pool.zone.as_str()), (1, "a"));
+    let answer = Err(ProviderError::NoCapacity {
+        provider: "test".into(),
+        why: "none".into(),
+    });
+    let token = first[0].token.clone();
+    let event = Event::Machine(custody::Event::Answered { token, answer });
+    let again = asked(&world.broker.step(event, now(2)));
+    assert_eq!((again.len(), again[0].pool.zone.as_str()), (1, "b"));
+}
+
+#[test]
+fn a_machine_that_leaves_by_itself_is_replaced_at_once() {
+    let mut world = World::new(terms(), 3);
+    world.pass(150);
+    let (id, token) = world.first(Kind::Spot);
+    world.done.clear();
+    // Its cloud told it, and it told the coordinator.
+    world.draining.insert(token);
+    world.pass(1);
+    let asked = |effect: &&Effect| matches!(effect, Effect::Acquire(_));
+    assert_eq!(
+        world.done.iter().filter(asked).count(),
+        1,
+        "{:?}",
+        world.done
+    );
+    world.pass(2);
+    assert!(
+        !world.machines.contains_key(&id),
+        "it is given back when it is empty"
+    );
+}

@@ -1,0 +1,91 @@
+//! Budgets, and what pauses.
+
+use super::super::*;
+use super::world::*;
+use crate::money::Budget;
+
+#[test]
+fn br_4_the_budget_pauses_jobs_and_gives_up_machines_before_it_is_passed() {
+    let mut capped = terms();
+    let cap = MicroUsd(60_000);
+    capped.budget = Some(Budget {
+        cap,
+        warn_per_mille: 800,
+    });
+    let mut world = World::new(capped, 4);
+    world.pass(900);
+    assert!(world.jobs[0].paused && world.machines.is_empty());
+    let spent = world.broker.spent();
+    // The machines that are given up cost until they are empty.
+    assert!(spent.0 <= cap.0 + 1_000 && spent.0 > 30_000, "{spent:?}");
+    let alarms = world
+        .done
+        .iter()
+        .filter(|e| matches!(e, Effect::Say { alarm: true, .. }));
+    assert_eq!(alarms.count(), 1);
+    let pause = world
+        .done
+        .iter()
+        .position(|e| matches!(e, Effect::Pause(_)));
+    let drain = world
+        .done
+        .iter()
+        .position(|e| matches!(e, Effect::Drain { .. }));
+    assert!(pause < drain, "what is saved first is not lost");
+}
+
+#[test]
+fn br_4_a_pause_that_was_not_heard_is_asked_again_also_after_a_restart() {
+    let mut capped = terms();
+    capped.budget = Some(Budget {
+        cap: MicroUsd(40_000),
+        warn_per_mille: 800,
+    });
+    let mut world = World::new(capped.clone(), 4);
+    world.deaf = true;
+    for _ in 0..60 {
+        world.pass(10);
+        if world.done.iter().any(|e| matches!(e, Effect::Pause(_))) {
+            break;
+        }
+    }
+    assert!(!world.jobs[0].paused, "it was not heard");
+    world
+        .done
+        .retain(|e| matches!(e, Effect::Record(_) | Effect::Keep(_)));
+    world.restart(capped.clone(), 1);
+    world.deaf = false;
+    world.pass(2);
+    assert!(world.jobs[0].paused);
+    world.pass(60);
+    assert!(world.machines.is_empty());
+    // More money, and the job is resumed: it goes on.
+    capped.budget = Some(Budget {
+        cap: MicroUsd(4_000_000),
+        warn_per_mille: 800,
+    });
+    world.restart(capped, 1);
+    world.jobs[0].paused = false;
+    let before = world.jobs[0].tokens;
+    world.pass(60);
+    assert!(!world.jobs[0].paused && world.jobs[0].tokens > before);
+}
+
+#[test]
+fn br_4_the_budget_of_a_job_pauses_that_job_alone() {
+    let mut world = World::new(terms(), 2);
+    world.jobs = vec![job(1), job(2)];
+    world.jobs[0].budget = Some(MicroUsd(12_000));
+    world.pass(600);
+    assert!(world.jobs[0].paused && !world.jobs[1].paused);
+    let bill = world.kept().expect("kept").purse.of(&world.jobs[0].name);
+    assert!(
+        bill.spent().0 <= 12_000 && bill.spent().0 > 3_000,
+        "{bill:?}"
+    );
+    let alarms = world
+        .done
+        .iter()
+        .filter(|e| matches!(e, Effect::Say { alarm: true, .. }));
+    assert_eq!(alarms.count(), 1);
+}

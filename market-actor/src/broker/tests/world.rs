@@ -1,0 +1,263 @@
+//! A broker between a provider that does what it is asked and a cluster that trains.
+
+use shared::ids::JobName;
+
+use super::super::*;
+use crate::policy::{Policy, Safety};
+use crate::provider::{Certainty, Machine, MachineState, ProviderError, Signal};
+use crate::select::pool::Member;
+use crate::terms::Choice;
+
+pub(super) const S: u64 = 1_000_000;
+
+pub(super) fn fixed(policy: Policy) -> Choice {
+    Choice::Fixed(Member::plain(policy))
+}
+
+pub(super) fn terms() -> Terms {
+    Terms {
+        slot: Micros(60 * S),
+        fewest: 1,
+        most: 6,
+        stages: 1,
+        replicas: 6,
+        deadline: Micros(40 * 60 * S),
+        budget: None,
+        worth: 1.5,
+        change: Micros(3 * S),
+        on_demand_price: MicroUsd(1_000_000),
+        choice: fixed(Policy::Maximal { limit: 1.0 }),
+        safety: Safety::default(),
+        rules: BTreeMap::new(),
+        grace: Micros(30 * S),
+        rest: Micros(20 * S),
+        hysteresis: 2,
+    }
+}
+
+pub(super) fn start(terms: Terms, entries: &[Entry], kept: Option<Kept>) -> Start<'_> {
+    Start {
+        terms,
+        entries,
+        kept,
+        bounds: bounds(),
+        notice: Micros(20 * S),
+        run: "t",
+    }
+}
+
+pub(super) fn job(id: u64) -> JobTold {
+    JobTold {
+        id: JobId(id),
+        name: JobName::new(format!("j{id}")).expect("a plain word is a name"),
+        tenant: String::new(),
+        ended: false,
+        paused: false,
+        step: 0,
+        total_steps: 5000,
+        tokens: 0,
+        deadline: None,
+        budget: None,
+    }
+}
+
+pub(super) fn bounds() -> custody::Bounds {
+    custody::Bounds {
+        lost: Micros(30 * S),
+        boot: Micros(60 * S),
+        again: Micros(10 * S),
+        alarm: Micros(40 * S),
+    }
+}
+
+/// A provider and a cluster that are honest and quick.
+pub(super) struct World {
+    pub(super) broker: Broker,
+    pub(super) now: u64,
+    pub(super) spot: u32,
+    pub(super) on_demand: Option<u32>,
+    pub(super) machines: BTreeMap<String, Want>,
+    pub(super) draining: BTreeSet<NodeName>,
+    pub(super) jobs: Vec<JobTold>,
+    /// Tokens that a node does in a second.
+    pub(super) rate: u64,
+    pub(super) done: Vec<Effect>,
+    /// Whether what is asked of the coordinator is lost.
+    pub(super) deaf: bool,
+}
+
+impl World {
+    pub(super) fn new(terms: Terms, spot: u32) -> Self {
+        Self {
+            broker: Broker::resumed(start(terms, &[], None), Now::both(Micros(0))),
+            now: 0,
+            spot,
+            on_demand: None,
+            machines: BTreeMap::new(),
+            draining: BTreeSet::new(),
+            jobs: vec![job(1)],
+            deaf: false,
+            rate: 10,
+            done: Vec::new(),
+        }
+    }
+
+    pub(super) fn take(&mut self, event: Event) {
+        let mut queue = self.broker.step(event, Now::both(Micros(self.now)));
+        while !queue.is_empty() {
+            let mut next = Vec::new();
+            for effect in queue {
+                match &effect {
+                    Effect::Acquire(want) => {
+                        let spots = self.machines.values().filter(|own| own.kind == Kind::Spot);
+                        let full = want.kind == Kind::Spot && spots.count() as u32 >= self.spot;
+                        let id = format!("i-{}", want.token);
+                        let answer = if full {
+                            Err(ProviderError::NoCapacity {
+                                provider: "test".into(),
+                                why: "none".into(),
+                            })
+                        } else {
+                            self.machines.insert(id.clone(), want.clone());
+                            Ok(Machine {
+                                id,
+                                token: Some(want.token.clone()),
+                                kind: want.kind,
+                                state: MachineState::Running,
+                                node: None,
+                            })
+                        };
+                        let token = want.token.clone();
+                        let event = Event::Machine(custody::Event::Answered { token, answer });
+                        next.extend(self.broker.step(event, Now::both(Micros(self.now))));
+                    }
+                    Effect::Release { id } => {
+                        self.machines.remove(id);
+                    }
+                    Effect::Drain { node, .. } if !self.deaf => {
+                        self.draining.insert(node.clone());
+                    }
+                    Effect::Pause(id) if !self.deaf => {
+                        let mut jobs = self.jobs.iter_mut();
+                        if let Some(job) = jobs.find(|job| job.id == *id) {
+                            job.paused = true;
+                        }
+                    }
+                    _ => {}
+                }
+                self.done.push(effect);
+            }
+            queue = next;
+        }
+    }
+
+    /// Seconds pass; all nodes that are not draining train.
+    pub(super) fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now += S;
+            let busy = self
+                .machines
+                .values()
+                .filter(|want| !self.draining.contains(&want.token));
+            let tokens = busy.count() as u64 * self.rate;
+            let live = self.jobs.iter().filter(|job| job.is_live()).count() as u64;
+            for job in self.jobs.iter_mut().filter(|job| job.is_live()) {
+                job.tokens += tokens / live;
+                job.step = job.tokens / 10;
+            }
+            self.take(Event::Sighted(vec![Sighting {
+                pool: Pool {
+                    provider: "test".into(),
+                    region: String::new(),
+                    zone: "z".into(),
+                    machine: "m".into(),
+                },
+                spot_price: Some(MicroUsd(300_000)),
+                spot_available: Some(self.spot),
+                on_demand_price: Some(MicroUsd(1_000_000)),
+                on_demand_available: self.on_demand,
+            }]));
+            let nodes = self.machines.values().map(|want| NodeTold {
+                name: want.token.clone(),
+                alive: true,
+                draining: self.draining.contains(&want.token),
+                holds: !self.draining.contains(&want.token),
+            });
+            let nodes = nodes.collect();
+            let jobs = self.jobs.clone();
+            self.take(Event::Cluster { nodes, jobs });
+            let listed = self.machines.iter().map(|(id, want)| Machine {
+                id: id.clone(),
+                token: Some(want.token.clone()),
+                kind: want.kind,
+                state: MachineState::Running,
+                node: None,
+            });
+            let listed = custody::Event::Listed(listed.collect());
+            self.take(Event::Machine(listed));
+            self.take(Event::Tick);
+        }
+    }
+
+    /// The process ends and another goes on from what was kept and recorded, `seconds` later.
+    pub(super) fn restart(&mut self, terms: Terms, seconds: u64) {
+        let entries: Vec<Entry> = self.entries();
+        let kept = self.kept();
+        // What was written is what is read.
+        let kept = kept.map(|kept| Kept::from_json(&kept.to_json()).expect("it was written"));
+        self.now += seconds * S;
+        let now = Now {
+            wall: Micros(self.now),
+            steady: Micros(self.now),
+        };
+        self.broker = Broker::resumed(start(terms, &entries, kept), now);
+    }
+
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        let entries = self.done.iter().filter_map(|effect| match effect {
+            Effect::Record(entry) => Some(entry.clone()),
+            _ => None,
+        });
+        entries.collect()
+    }
+
+    pub(super) fn kept(&self) -> Option<Kept> {
+        let kept = self.done.iter().filter_map(|effect| match effect {
+            Effect::Keep(kept) => Some(kept.as_ref().clone()),
+            _ => None,
+        });
+        kept.last()
+    }
+
+    pub(super) fn decided(&self) -> &Decided {
+        let decided = self.done.iter().filter_map(|effect| match effect {
+            Effect::Decided(decided) => Some(decided.as_ref()),
+            _ => None,
+        });
+        decided.last().expect("something was decided")
+    }
+
+    pub(super) fn count(&self, kind: Kind) -> usize {
+        self.machines
+            .values()
+            .filter(|want| want.kind == kind)
+            .count()
+    }
+
+    pub(super) fn first(&self, kind: Kind) -> (String, NodeName) {
+        let mut all = self.machines.iter();
+        let found = all
+            .find(|(_, want)| want.kind == kind)
+            .expect("there is one");
+        (found.0.clone(), found.1.token.clone())
+    }
+
+    pub(super) fn signal(&mut self, id: &str, certainty: Certainty) {
+        self.take(Event::Machine(custody::Event::Signal(Signal {
+            id: id.to_owned(),
+            certainty,
+            deadline: None,
+            cause: "capacity".into(),
+        })));
+    }
+}

@@ -1,0 +1,106 @@
+//! Files of what was started: a request before its process, the process's number after.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use shared::ids::NodeName;
+
+use super::TOKEN;
+use crate::provider::Want;
+use shared::process::Process;
+
+/// What is kept of a machine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Kept {
+    pub(super) want: Want,
+    pub(super) process: Option<Process>,
+    /// Whether the process was looked for and found: its number does not stand in the file.
+    #[serde(skip)]
+    pub(super) found: bool,
+}
+
+/// Where they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shelf {
+    /// Of what was started.
+    pub(super) machines: PathBuf,
+    /// Of process ids that others read.
+    pub(super) processes: PathBuf,
+}
+
+impl Shelf {
+    fn file(&self, token: &NodeName) -> PathBuf {
+        self.machines.join(format!("{token}.json"))
+    }
+
+    fn id_file(&self, token: &NodeName) -> PathBuf {
+        self.processes.join(format!("{token}.json"))
+    }
+
+    pub(super) fn keep(&self, kept: &Kept) -> io::Result<()> {
+        let token = &kept.want.token;
+        write(&self.file(token), &serde_json::to_vec(kept)?)?;
+        if let Some(process) = kept.process {
+            write(&self.id_file(token), &serde_json::to_vec(&process)?)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn forget(&self, token: &NodeName) {
+        for path in [self.file(token), self.id_file(token)] {
+            // It may be gone already.
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    /// All that is kept, each with its process where one is known or found; nothing is written.
+    pub(super) fn all(&self) -> io::Result<Vec<Kept>> {
+        let mut all = Vec::new();
+        let entries = match fs::read_dir(&self.machines) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(all),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let path = entry?.path();
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
+            let Ok(mut kept) = serde_json::from_slice::<Kept>(&fs::read(&path)?) else {
+                continue;
+            };
+            if kept.process.is_none() {
+                kept.process = of_token(&kept.want.token);
+                kept.found = kept.process.is_some();
+            }
+            all.push(kept);
+        }
+        all.sort_by(|a, b| a.want.token.cmp(&b.want.token));
+        Ok(all)
+    }
+}
+
+/// Written beside and renamed: a reader sees all of it or nothing.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension("part");
+    fs::write(&beside, bytes)?;
+    fs::rename(&beside, path)
+}
+
+/// The process that was started for a token, whose number was not kept.
+fn of_token(token: &NodeName) -> Option<Process> {
+    let wanted = format!("{TOKEN}={token}");
+    let entries = fs::read_dir("/proc").ok()?;
+    let mut ids = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let found = ids.find(|id| {
+        let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == wanted.as_bytes())
+    });
+    found.map(Process::of)
+}
