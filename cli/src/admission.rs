@@ -1,7 +1,7 @@
 //! Who may begin on a cluster: its file's profiles, bounds and weights of tenants, as the coordinator is told.
 
 use anyhow::Context;
-use coordinator::life::admission::Admission;
+use coordinator::life::admission::{Admission, Levels};
 use coordinator::plan::device::Device;
 use coordinator::plan::profile::Profile;
 use gpu_actor::model::Model;
@@ -41,5 +41,10 @@ pub(crate) fn of(loaded: &Loaded, model: &Model) -> Result<Admission, Failure> {
             .weights()
             .map_err(|problem| Failure::new(Exit::BadInput, format!("plan.tenants: {problem}")))?,
         tokens_per_pass: plan.tokens_per_pass,
+        levels: Levels {
+            fuse: plan.fuse,
+            order: plan.order,
+            align: plan.align,
+        },
     })
 }

@@ -14,7 +14,9 @@ mod train;
 use clap::{Parser, Subcommand};
 
 pub(crate) use adapter::{AdapterCommand, ImportArgs, InspectAdapterArgs, MergeArgs, MergedFormat};
-pub(crate) use bench::{BenchCommand, BenchPipelineArgs, BenchTrainArgs};
+pub(crate) use bench::{
+    BenchCommand, BenchPipelineArgs, BenchPlanArgs, BenchTrainArgs, BenchWorkload,
+};
 pub(crate) use cluster::{
     CancelArgs, ClusterArgs, Consent, CoordinatorArgs, DrainArgs, EventsArgs, FetchArgs,
     GpuActorArgs, JobArgs, JobsArgs, MigrateArgs, NodesArgs, PauseArgs, ResumeArgs, SampleArgs,
@@ -57,6 +59,7 @@ Exit codes:
   11   no capacity: no node can do it
   12   the coordinator itself failed
   13   a job that was waited for did not succeed
+  14   the cluster has ended, and steps that were taken are not durable
   130  interrupted; what was trained is saved
 
 Environment:

@@ -2,6 +2,7 @@
 //! that any trainer must make. And those of `spotmux bench pipeline`.
 
 pub(crate) mod figures;
+pub(crate) mod levels;
 pub(crate) mod load;
 pub(crate) mod peak;
 pub(crate) mod pipeline;

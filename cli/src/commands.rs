@@ -4,6 +4,7 @@ pub(crate) mod adapter_import;
 pub(crate) mod adapter_inspect;
 pub(crate) mod adapter_merge;
 pub(crate) mod bench_pipeline;
+mod bench_plan;
 pub(crate) mod bench_train;
 pub(crate) mod ca;
 pub(crate) mod cluster;
@@ -63,6 +64,7 @@ pub(crate) fn alone(
         Command::Adapter(AdapterCommand::Merge(args)) => adapter_merge::run(args, settings, output),
         Command::Bench(BenchCommand::Train(args)) => bench_train::run(args, settings, output),
         Command::Bench(BenchCommand::Pipeline(args)) => bench_pipeline::run(args, settings, output),
+        Command::Bench(BenchCommand::Plan(args)) => bench_plan::run(args, settings, output),
         Command::Profile(args) => profile::run(args, settings, output),
         Command::Simulate(args) => simulate::run(args, settings, output),
         Command::Market(command) => market::run(command, settings, output),

@@ -16,6 +16,7 @@
 //! | 11 | no capacity: no node can do it |
 //! | 12 | the coordinator itself failed |
 //! | 13 | a job that was waited for did not succeed |
+//! | 14 | the cluster has ended, and steps that were taken are not durable: they are taken again |
 //! | 130 | interrupted: what was trained is saved |
 
 use std::error::Error;
@@ -58,6 +59,8 @@ pub(crate) enum Exit {
     Coordinator = 12,
     /// A job that was waited for did not succeed.
     JobEnded = 13,
+    /// The cluster has ended, and steps that were taken are not durable.
+    NotDurable = 14,
     /// Stopped by a signal.
     Interrupted = 130,
 }

@@ -1,7 +1,6 @@
 //! What would keep a cluster from working, looked for one by one.
 
 mod checks;
-mod market;
 mod room;
 mod store;
 
@@ -75,11 +74,28 @@ impl Check {
     }
 }
 
-/// What must hold before a cluster is started here.
+/// What must hold before a cluster is started here: its settings, and addresses that are free.
 pub(crate) fn before_start(loaded: &Loaded, settings: &Settings) -> Vec<Check> {
     let mut found = checks::ports(loaded);
-    found.extend(market::check(loaded, settings));
-    found.extend(checks::model(loaded, settings));
+    found.extend(of_settings(loaded, settings));
+    found
+}
+
+/// What must hold of the settings, whether the cluster runs or not: all that one of its processes would end for at its
+/// start. Nothing is made or changed, but for a probe in the store that is taken away again.
+pub(crate) fn of_settings(loaded: &Loaded, settings: &Settings) -> Vec<Check> {
+    let mut found = vec![checks::work(loaded)];
+    found.extend(standing(loaded, settings));
+    found
+}
+
+/// The same of a machine that may only have joined.
+fn standing(loaded: &Loaded, settings: &Settings) -> Vec<Check> {
+    let mut found = Vec::new();
+    let model = checks::model(loaded, settings);
+    let opens = worst(&model) != Verdict::Fail;
+    found.extend(model);
+    found.extend(checks::processes(loaded, settings, opens));
     found.push(store::check(loaded, settings));
     found.extend(room::check(loaded));
     found
@@ -100,10 +116,7 @@ pub(crate) fn all(
         None => checks::ports(loaded),
     };
     found.extend(checks::certificates(loaded));
-    found.extend(market::check(loaded, settings));
-    found.extend(checks::model(loaded, settings));
-    found.push(store::check(loaded, settings));
-    found.extend(room::check(loaded));
+    found.extend(standing(loaded, settings));
     found
 }
 

@@ -2,7 +2,9 @@
 
 pub(crate) mod backbone;
 pub(crate) mod jobs;
+pub(crate) mod live;
 pub(crate) mod nodes;
 pub(crate) mod problem;
 pub(crate) mod profiles;
+pub(crate) mod shapes;
 pub(crate) mod shown;

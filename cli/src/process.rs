@@ -1,5 +1,6 @@
 //! The processes of a cluster: what its file says, turned into what a coordinator or a node is told.
 
+pub(crate) mod judge;
 pub(crate) mod market;
 
 use std::num::NonZero;
@@ -13,13 +14,12 @@ use coordinator::settings as decisions;
 use gpu_actor::actor::reclaim::Watch;
 use gpu_actor::actor::{Fetch, NodeSettings};
 use gpu_actor::model::{Model, OpenOptions};
-use gpu_actor::reclaim::Cloud;
 use kernels::cpu::Cpu;
 use shared::artifact;
 use shared::config::joining;
 use shared::config::load::Loaded;
 use shared::config::places;
-use shared::config::schema::{self, MachineCloud, Node};
+use shared::config::schema::{self, Cloud, Node};
 use shared::ids::NodeName;
 use shared::job::Products;
 use shared::net::endpoint::EndpointSettings;
@@ -84,6 +84,25 @@ fn look(path: &Path) -> Result<Model, Failure> {
     Model::open(path, &options).or_exit(Exit::BadInput)
 }
 
+/// What a coordinator reads of the backbone.
+struct Given {
+    model: Model,
+    files: Vec<(String, std::path::PathBuf)>,
+    language: Language,
+}
+
+impl Given {
+    fn read(loaded: &Loaded, settings: &Settings) -> Result<Self, Failure> {
+        let path = model_path(loaded, settings)?;
+        let model = look(&path)?;
+        Ok(Self {
+            files: gpu_actor::model::files(&path).or_exit(Exit::BadInput)?,
+            language: Language::of(&model.tokenizer, None)?,
+            model,
+        })
+    }
+}
+
 /// What the coordinator is told.
 ///
 /// # Errors
@@ -93,11 +112,12 @@ pub(crate) fn coordinator(
     settings: &Settings,
 ) -> Result<CoordinatorSettings, Failure> {
     let config = &loaded.config;
-    let path = model_path(loaded, settings)?;
-    let model = look(&path)?;
-    let files = gpu_actor::model::files(&path).or_exit(Exit::BadInput)?;
+    let Given {
+        model,
+        files,
+        language,
+    } = Given::read(loaded, settings)?;
     let hash = identity::of(&model, &files, &loaded.path_of(&config.cluster.state));
-    let language = Language::of(&model.tokenizer, None)?;
     let directory = security::directory(loaded);
     let journal = loaded.path_of(&config.coordinator.journal);
     if let Some(folder) = journal.parent() {
@@ -193,6 +213,8 @@ fn decide(loaded: &Loaded, model: &Model, hash: String) -> Result<decisions::Set
             replicas: narrow(config.plan.replicas),
             expect,
             settle: Micros::of_millis(5_000),
+            listed: config.node.iter().map(|node| node.name.clone()).collect(),
+            market: config.market.runs(),
             activation_budget: config.plan.activation_budget(),
             recompute: config.plan.recompute,
         },
@@ -303,6 +325,7 @@ pub(crate) fn node(
         stall_patience: Duration::from_secs(120),
         spans_kept: SPANS,
         clock: Arc::new(clock::now),
+        steady: Arc::new(steady),
     })
 }
 
@@ -313,11 +336,11 @@ fn threads(asked: u64, products: Products) -> Result<Cpu, Failure> {
 
 /// Ends when the system asks a node to end, or its cloud says that its machine is to be taken; with what it tells its
 /// coordinator then.
-pub(crate) async fn asked_to_leave(within: Micros, cloud: MachineCloud) -> Departure {
+pub(crate) async fn asked_to_leave(within: Micros, cloud: Option<Cloud>) -> Departure {
     // It hears the second signal too, whichever of the two comes first here.
     let asked = tokio::spawn(asked_to_end());
     let reclaimed = async {
-        match reclaim_watch(cloud) {
+        match cloud.map(Watch::of) {
             Some(watch) => watch.reclaimed(clock::now).await,
             None => std::future::pending().await,
         }
@@ -329,16 +352,6 @@ pub(crate) async fn asked_to_leave(within: Micros, cloud: MachineCloud) -> Depar
             Departure { within: reclaim.within, cause: LeaveCause::Reclaimed }
         }
     }
-}
-
-fn reclaim_watch(cloud: MachineCloud) -> Option<Watch> {
-    let cloud = match cloud {
-        MachineCloud::None => return None,
-        MachineCloud::Aws => Cloud::Aws,
-        MachineCloud::Gcp => Cloud::Gcp,
-        MachineCloud::Azure => Cloud::Azure,
-    };
-    Some(Watch::of(cloud))
 }
 
 /// Ends when the system asks the process to end; asked again, the process ends at once.

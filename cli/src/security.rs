@@ -108,6 +108,20 @@ pub(crate) fn authority(loaded: &Loaded) -> Result<Authority, Failure> {
     Ok(authority)
 }
 
+/// Whether everything that is there can be kept or made anew; nothing is written.
+///
+/// # Errors
+/// As [`ensure`].
+pub(crate) fn can_ensure(loaded: &Loaded) -> Result<(), Failure> {
+    if !directory(loaded).join(places::AUTHORITY).exists() {
+        return Ok(());
+    }
+    let (authority, now) = (authority(loaded)?, clock::now());
+    members(loaded)
+        .iter()
+        .try_for_each(|(member, path)| standing(&authority, member, path, now).map(|_| ()))
+}
+
 /// Makes everything that is absent or near its end; nothing else is touched.
 ///
 /// # Errors
@@ -139,18 +153,28 @@ fn member_file(
     path: &Path,
     now: Micros,
 ) -> Result<State, Failure> {
-    let state = match Credential::load(path) {
+    let state = standing(authority, member, path, now)?;
+    if state != State::Kept {
+        issue(loaded, authority, member, path)?;
+    }
+    Ok(state)
+}
+
+/// What is to be done with the file of a member.
+fn standing(
+    authority: &Authority,
+    member: &Identity,
+    path: &Path,
+    now: Micros,
+) -> Result<State, Failure> {
+    Ok(match Credential::load(path) {
         // One of an authority that was replaced is of no use.
         Ok(held) if fingerprint(held.authority()) != authority.fingerprint() => State::Renewed,
         Ok(held) if held.identity == *member && now < held.renewal() => State::Kept,
         Ok(_) => State::Renewed,
         Err(_) if !path.exists() => State::Made,
         Err(error) => return Err(error).or_exit(Exit::BadInput),
-    };
-    if state != State::Kept {
-        issue(loaded, authority, member, path)?;
-    }
-    Ok(state)
+    })
 }
 
 /// Makes a certificate and writes it to its file.

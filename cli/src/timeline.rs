@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use shared::ids::NodeName;
 use shared::wire::view::SpanView;
 
-/// Lane of what leaves a stage.
+/// How lanes of what leaves a stage begin.
 const OUT: &str = "link out";
-/// Lane of what reaches a stage.
+/// How lanes of what reaches a stage begin.
 const IN: &str = "link in";
 
 /// Spans of one lane that overlap, a sentence each.
@@ -107,8 +107,14 @@ pub(crate) fn chrome(spans: &[SpanView]) -> Value {
 
 /// What was sent, each with its receive: the first one after it of the same micro-batch on a neighbouring stage.
 fn arrows(spans: &[SpanView]) -> Vec<(&SpanView, &SpanView)> {
-    let mut sends: Vec<&SpanView> = spans.iter().filter(|span| span.lane == OUT).collect();
-    let mut receives: Vec<&SpanView> = spans.iter().filter(|span| span.lane == IN).collect();
+    let mut sends: Vec<&SpanView> = spans
+        .iter()
+        .filter(|span| span.lane.starts_with(OUT))
+        .collect();
+    let mut receives: Vec<&SpanView> = spans
+        .iter()
+        .filter(|span| span.lane.starts_with(IN))
+        .collect();
     sends.sort_by_key(|span| span.start);
     receives.sort_by_key(|span| span.start);
     let mut arrows = Vec::new();
@@ -160,11 +166,11 @@ pub(crate) mod tests {
     fn step() -> Vec<SpanView> {
         vec![
             span("n1", 0, "device", "forward", 0, 0, 10),
-            span("n1", 0, OUT, "send", 0, 10, 5),
-            span("n2", 1, IN, "receive", 0, 12, 5),
+            span("n1", 0, "link out 1", "send", 0, 10, 5),
+            span("n2", 1, "link in 1", "receive", 0, 12, 5),
             span("n2", 1, "device", "backward", 0, 17, 10),
-            span("n2", 1, OUT, "send", 0, 27, 5),
-            span("n1", 0, IN, "receive", 0, 29, 5),
+            span("n2", 1, "link out 1", "send", 0, 27, 5),
+            span("n1", 0, "link in 1", "receive", 0, 29, 5),
         ]
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use coordinator::plan::adapter::Adapter;
 use coordinator::plan::profile::{Peak, Profile, Weights};
-use coordinator::plan::snapshot::{Machine, Options, Snapshot, Task};
+use coordinator::plan::snapshot::{Machine, Options, Saturation, Snapshot, Task};
 use coordinator::plan::solve::solve;
 use shared::ids::{JobId, NodeName};
 use shared::model::config;
@@ -94,7 +94,7 @@ fn problem(jobs: u64, stages: u32) -> Result<Snapshot, Box<dyn std::error::Error
         options: Options {
             stages: Some(stages),
             // All of them at once: the largest problem.
-            saturation_permille: 0,
+            saturation: Saturation::Off,
             ..Options::default()
         },
         now: Micros(0),

@@ -5,7 +5,7 @@
 //! | main | the coordinator actor: inputs in, effects out |
 //! | network | connections, files, texts of samples, certificates |
 //! | journal | the only one that touches the database: appends in groups, renews the lease |
-//! | blocking | samples to token rows |
+//! | blocking | samples to token rows; how jobs train together |
 
 mod coordinator;
 mod error;
@@ -17,6 +17,7 @@ mod logging;
 mod messages;
 mod meters;
 mod nodes;
+mod planner;
 mod preparer;
 mod preparing;
 mod recall;

@@ -7,4 +7,5 @@ pub mod layout;
 pub mod ledger;
 pub mod membership;
 pub mod placement;
+pub mod strain;
 pub mod transition;

@@ -5,6 +5,7 @@
 //! | room | one line |
 //! | --- | --- |
 //! | [`snapshot`] | the problem |
+//! | [`bounds`] | the largest numbers that it may have |
 //! | [`profile`] | what one kind of device takes for each operation: the file |
 //! | [`curve`] | a quantity by size: monotone, piecewise linear |
 //! | [`adapter`] | what a job's adapter adds to a pass |
@@ -31,6 +32,7 @@ pub mod admit;
 pub mod align;
 pub mod answer;
 pub mod arrange;
+pub mod bounds;
 pub mod check;
 pub mod curve;
 pub mod device;

@@ -107,6 +107,9 @@ pub struct Accepted {
     /// Most replicas that share its steps.
     #[serde(default = "one")]
     pub replicas: u32,
+    /// What its tenant is taken to have been served, where that is more than it was: it came back from having no job.
+    #[serde(default)]
+    pub served_from: u64,
 }
 
 /// What a job asked for before it could ask for more.
@@ -166,6 +169,11 @@ pub enum Change {
         /// The job.
         job: JobId,
     },
+    /// Admission goes by numbers of jobs alone, as the planner cannot say what fits.
+    Unplanned {
+        /// Why.
+        reason: String,
+    },
     /// Fewer replicas share its steps than it asks for.
     SharedByFewer {
         /// The job.
@@ -187,6 +195,13 @@ pub enum Change {
         /// The replica.
         replica: u32,
         /// Why.
+        reason: String,
+    },
+    /// A node of a replica uses more memory than it offers, and passes are made smaller.
+    Regrouped {
+        /// The replica.
+        replica: u32,
+        /// Of which node, and by how much.
         reason: String,
     },
     /// Seats for a new plan are being opened.
@@ -240,7 +255,7 @@ pub enum Change {
         /// Why.
         cause: LeaveCause,
     },
-    /// It went, and held nothing.
+    /// It went, as it was told to.
     NodeLeft {
         /// The node.
         node: NodeName,
@@ -255,6 +270,12 @@ pub enum Change {
 }
 
 impl Change {
+    /// Whether it may take jobs off their replicas.
+    #[must_use]
+    pub fn displaces(&self) -> bool {
+        matches!(self, Self::Broken { .. } | Self::InForce { .. })
+    }
+
     /// The job that it is about, if one.
     #[must_use]
     pub fn job(&self) -> Option<JobId> {

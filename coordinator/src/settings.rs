@@ -1,8 +1,10 @@
 //! What the decisions go by; read from a file by the shell and passed in.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use shared::actor::waits::Waits;
+use shared::ids::NodeName;
 use shared::job::Products;
 use shared::model::ModelShape;
 use shared::recompute::Recompute;
@@ -54,6 +56,10 @@ pub struct Layout {
     pub expect: u32,
     /// ... unless this long passed since the leadership began.
     pub settle: Micros,
+    /// Nodes that the cluster's file lists: they may yet come.
+    pub listed: BTreeSet<NodeName>,
+    /// Whether a market may bring more.
+    pub market: bool,
     /// Most bytes of activations that a stage may hold at once.
     pub activation_budget: Bytes,
     /// Layers of every stage that keep no activations.
@@ -177,6 +183,8 @@ pub(crate) mod testing {
                 replicas,
                 expect,
                 settle: Micros::of_millis(10_000),
+                listed: BTreeSet::new(),
+                market: false,
                 activation_budget: Bytes(50),
                 recompute: Recompute::None,
             },

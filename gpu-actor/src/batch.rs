@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 mod chunk;
 
-pub use chunk::Chunk;
+pub use chunk::{Chunk, SequenceId};
 
 /// Rows of a canonical block.
 pub const BLOCK: usize = 64;

@@ -258,6 +258,13 @@ impl Duty {
             Order::Trace { number, job, step } => {
                 effects.push(Effect::Trace { number, job, step });
             }
+            Order::Arrange { epoch, arrangement } => match arrangement.fault() {
+                None => {
+                    let arrange = |_: &Self| Effect::Arrange(arrangement);
+                    self.if_leading(epoch, "arrange", effects, arrange);
+                }
+                Some(fault) => self.refuse(fault, effects),
+            },
             Order::Stop => effects.push(Effect::Stop),
         }
     }

@@ -13,8 +13,10 @@ use thiserror::Error;
 pub mod bell;
 pub mod local;
 pub mod quic;
+pub mod transit;
 pub mod word;
 
+use transit::Transit;
 use word::Word;
 
 /// Which way a chunk goes.
@@ -97,6 +99,12 @@ pub trait ChunkLink: Send {
     /// # Errors
     /// [`LinkError::Closed`] or [`LinkError::Failed`] when no parcel will come and all that came were taken.
     fn receive(&mut self) -> Result<Option<Parcel>, LinkError>;
+
+    /// Chunks that were on their way, by the carrier's clock, since the last call; none where values do not travel, or
+    /// nobody looks.
+    fn transits(&mut self) -> Vec<Transit> {
+        Vec::new()
+    }
 
     /// Ends the link; the other side finds out once it took all that was sent.
     fn close(&mut self);

@@ -11,18 +11,8 @@
 //! A notice evicts; a risk never does.
 
 use serde::Deserialize;
+use shared::config::schema::Cloud;
 use shared::units::Micros;
-
-/// Whose machine it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cloud {
-    /// EC2.
-    Aws,
-    /// Compute Engine.
-    Gcp,
-    /// Azure virtual machines.
-    Azure,
-}
 
 /// What is said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,17 +28,6 @@ pub enum Said {
         /// In the cloud's words.
         cause: String,
     },
-}
-
-impl Cloud {
-    /// The notice that it gives where it names no time.
-    #[must_use]
-    pub const fn notice(self) -> Micros {
-        match self {
-            Self::Aws => Micros::of_millis(120_000),
-            Self::Gcp | Self::Azure => Micros::of_millis(30_000),
-        }
-    }
 }
 
 impl Said {

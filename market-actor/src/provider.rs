@@ -11,7 +11,6 @@
 pub mod aws;
 pub mod fixed;
 pub mod local;
-pub mod process;
 pub mod replay;
 pub mod slurm;
 

@@ -1,8 +1,8 @@
 //! Names and numbers that identify things.
 //!
 //! A [`JobName`] or [`NodeName`] is 1 to 64 characters of `a-z A-Z 0-9 . _ -`, starting with a letter or digit: it is
-//! also a folder name, so nothing that a path could misread is let in. Numbers print with a letter before them, and are
-//! read that way too: job `j12`, plan epoch `e3`, term `t2`.
+//! also a folder name, so nothing that a path could misread is let in. Numbers print with letters before them, and are
+//! read that way too: job `j12`, plan epoch `e3`, term `t2`, event `ev120`.
 
 mod number;
 

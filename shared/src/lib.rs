@@ -1,7 +1,8 @@
 //! Words every spotmux crate shares: ids, jobs, model shapes, keyed randomness.
 //!
 //! The rule of entry: used by two crates, and a word or a manner. Nothing here does I/O, reads a clock or
-//! knows a tensor, but `net`, `artifact` and two files of `telemetry`, which are shells; this file only lists the rooms.
+//! knows a tensor, but `net`, `artifact`, `process` and two files of `telemetry`, which are shells; this file only lists the
+//! rooms.
 //!
 //! | room | one line |
 //! | --- | --- |
@@ -17,6 +18,7 @@
 //! | [`model`] | layer, head and vocabulary sizes of a backbone; the sites an adapter may attach to |
 //! | `net` | connections between processes: QUIC with TLS both ways; feature `net` |
 //! | `artifact` | the store of artifacts: a folder or a bucket; feature `artifact` |
+//! | `process` | a process of the system: whether it lives, and asking it to end; feature `process` |
 //! | [`hexadecimal`] | bytes as lower-case digits |
 //! | [`random`] | counter-based randomness: nothing is drawn in an order |
 //! | [`recompute`] | layers whose activations are made again and not kept |
@@ -38,6 +40,8 @@ pub mod model;
 #[cfg(feature = "net")]
 pub mod net;
 pub mod plan;
+#[cfg(feature = "process")]
+pub mod process;
 pub mod random;
 pub mod recompute;
 pub mod strict_json;

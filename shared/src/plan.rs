@@ -6,6 +6,8 @@
 //! Replicas of the same cut may be *linked*, stage by stage; they can then share the steps of a job: one of them leads
 //! it, and all compute some of its sequences.
 
+pub mod arrangement;
+
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};

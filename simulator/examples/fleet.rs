@@ -103,6 +103,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         profile,
         gpus,
         width: None,
+        micro_batches: None,
         horizon_s,
         losses: Losses::default(),
         price: 390_000,

@@ -21,19 +21,20 @@
 mod cluster;
 mod instance;
 mod jobs;
+pub mod limits;
 mod report;
 #[cfg(test)]
 mod tests;
 mod timeline;
 pub mod trace;
 
-use coordinator::plan::place::NoPlace;
 use coordinator::plan::profile::Profile;
 use coordinator::plan::snapshot::Snapshot;
 
 pub use cluster::run;
 pub use instance::{System, best_width};
 pub use jobs::{Job, Mix, jobs};
+pub use limits::BadSetting;
 pub use report::{Comparison, Ended, Outcome, PAPER};
 pub use timeline::svg;
 
@@ -46,8 +47,10 @@ pub struct Setting {
     pub profile: Profile,
     /// GPUs in all.
     pub gpus: usize,
-    /// GPUs to an instance; absent: the best of [`WIDTHS`] for each system.
+    /// GPUs to an instance; absent: the best of [`WIDTHS`] for each system that the GPUs are enough for.
     pub width: Option<usize>,
+    /// Micro-batches of a step in the three that it is compared with; absent: the best number for each.
+    pub micro_batches: Option<u64>,
     /// Seconds that are simulated.
     pub horizon_s: u64,
     /// Failures and reclaims.
@@ -85,18 +88,25 @@ impl Default for Losses {
 /// Simulates all systems over the same jobs.
 ///
 /// # Errors
-/// [`NoPlace`] when the backbone does not fit an instance.
+/// [`BadSetting`] when it is too much, or when the backbone does not fit an instance.
 pub fn compare(
     setting: &Setting,
     mix: &Mix,
     jobs: &[Job],
     source: &str,
-) -> Result<Comparison, NoPlace> {
+) -> Result<Comparison, BadSetting> {
+    setting.check(jobs.len())?;
     let outcomes = System::ALL
         .iter()
         .map(|system| run(setting, mix, jobs, *system))
         .collect::<Result<Vec<_>, _>>()?;
+    let single = outcomes
+        .iter()
+        .find(|outcome| outcome.system == System::Single);
+    let capacity = single.map_or(0, |single| single.instances as u64 * setting.horizon_s);
+    let came = jobs.iter().map(|job| u128::from(job.arrival.runtime_s));
     Ok(Comparison {
+        offered: came.sum::<u128>() as f64 / capacity.max(1) as f64,
         source: source.to_owned(),
         gpus: setting.gpus,
         device: setting.profile.device.clone(),

@@ -1,5 +1,7 @@
 //! The settings of a simulated cluster: everything a hundred times quicker than in life.
 
+use std::collections::BTreeSet;
+
 use coordinator::life::placement::{Load, Stages, Weights};
 use coordinator::settings::{Backbone, Bounds, Layout, Limits, Settings};
 use shared::actor::waits::Waits;
@@ -58,6 +60,8 @@ pub(crate) fn settings(dice: &mut Dice, nodes: u64) -> Settings {
             replicas: dice.between(1, 2) as u32,
             expect,
             settle: Micros::of_millis(3_000),
+            listed: BTreeSet::new(),
+            market: false,
             activation_budget: Bytes(25),
             recompute: Recompute::None,
         },

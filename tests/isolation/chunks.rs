@@ -111,19 +111,12 @@ fn staged(model: &Arc<Model>, plan: &Plan, chunk: usize) -> (Stage, Vec<Batch>) 
     let layout = layout_of(&plan.spec.adapter, model, plan.spec.seed);
     let values = plan.values(&layout, model);
     let rows = plan.rows(model.shape.vocab);
-    let request = Request {
-        slot: 0,
-        prompt_tokens: layout.prompt.as_ref().map_or(0, |site| site.tokens),
-        prefix_tokens: layout.prefix.as_ref().map_or(0, |site| site.tokens),
-        step: 0,
-        rows: rows.iter().collect(),
-    };
     let size = Size {
         budget: chunk,
         chunk,
         cut: Cut::Anywhere,
     };
-    let passes = pack::cut_passes(&[request], size);
+    let passes = pack::cut_passes(&[plan.request(&layout, &rows)], size);
     assert_eq!(stage.attach(Adapter::new(layout, values, 7)), 0);
     (stage, passes)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gpu_actor::stage::adapter::Adapter;
 use gpu_actor::stage::relay::Passed;
 use gpu_actor::stage::step::Stage;
-use gpu_actor::train::pack::{self, Cut, Request, Size};
+use gpu_actor::train::pack::{self, Cut, Size};
 use gpu_actor::train::session::layout_of;
 use kernels::cpu::Cpu;
 use proptest::prelude::*;
@@ -91,19 +91,12 @@ fn what_a_sequence_holds_was_known_with_its_first_chunk_fp_3_ch_2() {
         let layout = layout_of(&plan.spec.adapter, &model, plan.spec.seed);
         let values = plan.values(&layout, &model);
         let rows = plan.rows(model.shape.vocab);
-        let request = Request {
-            slot: 0,
-            prompt_tokens: layout.prompt.as_ref().map_or(0, |site| site.tokens),
-            prefix_tokens: layout.prefix.as_ref().map_or(0, |site| site.tokens),
-            step: 0,
-            rows: rows.iter().collect(),
-        };
         let size = Size {
             budget: 128,
             chunk: 128,
             cut: Cut::Anywhere,
         };
-        let chunks = pack::cut_passes(&[request], size);
+        let chunks = pack::cut_passes(&[plan.request(&layout, &rows)], size);
         let mut stages: Vec<Stage> = [0..2, 2..4, 4..tiny::LAYERS]
             .map(|span| {
                 let part = Arc::new(model.slice(span.clone()));

@@ -195,13 +195,22 @@ fn rows_that_belong_to_no_shared_step_are_refused() {
         assist.pass = Pass::Evaluate;
     });
     refused("a step that ends here", &|assist| {
-        assist.batch.jobs[0].last = true;
+        assist.chain[0].jobs[0].last = true;
     });
     refused("a gradient that ends here", &|assist| {
-        assist.batch.jobs[0].closes = true;
+        assist.chain[0].jobs[0].closes = true;
     });
     refused("a chunk of a sequence", &|assist| {
-        assist.batch.cut = Some(64_000);
+        assist.chain[0].cut = Some(64_000);
+    });
+    refused("no rows", &|assist| assist.chain.clear());
+    refused("rows of two jobs", &|assist| {
+        let job = assist.chain[0].jobs[0].clone();
+        assist.chain[0].jobs.push(job);
+    });
+    refused("two batches that are no chunks", &|assist| {
+        let again = assist.chain[0].clone();
+        assist.chain.push(again);
     });
     let mut pair = Pair::helping("job");
     for ticket in 0..2 {

@@ -7,6 +7,7 @@
 //! | `recompute` | layers that run forward again on any stage |
 //! | `chunks` | long sequences that pass in chunks |
 //! | `mixes` | random jobs, passes, budgets and credits |
+//! | `arranged` | jobs that share passes and take turns in any way |
 //! | `broken` | a job whose numbers break is set aside on all stages, in its last good state |
 //! | `plans` | whatever the planner makes of random nodes: shared passes, uneven cuts, copies, waiting |
 //! | `recovery` | killed, rebuilt on other stages, halted: the same final bits |
@@ -20,6 +21,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod arranged;
 mod broken;
 mod chunks;
 mod drain;

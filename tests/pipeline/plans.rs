@@ -1,7 +1,8 @@
 //! Plans never change results: whatever the planner makes of random nodes, each job ends with the bits it has alone.
 //!
-//! A plan is carried out as far as the engine goes: its replicas with its cut of the layers, its jobs together on each,
-//! passes of as many rows as its micro-batches have; jobs that wait train on their replica when those before have ended.
+//! A plan is carried out as a cluster does: its replicas with its cut of the layers, the jobs of each arranged as its first
+//! stage is told; jobs that wait train on their replica when those before have ended, under an arrangement that is out of
+//! date by then.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,15 +12,16 @@ use coordinator::life::admission;
 use coordinator::plan::answer::Plan as Answer;
 use coordinator::plan::place::Seat;
 use coordinator::plan::profile::{Link, Weights, processor};
-use coordinator::plan::snapshot::{Machine, Options, Snapshot};
+use coordinator::plan::snapshot::{Machine, Options, Saturation, Snapshot};
 use coordinator::plan::solve::solve;
 use coordinator::record::Measure;
 use gpu_actor::model::Model;
 use gpu_actor::replica::local::LocalReplica;
 use kernels::cpu::Cpu;
 use proptest::prelude::*;
-use shared::ids::{JobId, NodeName};
+use shared::ids::{JobId, JobName, NodeName};
 use shared::model::Family;
+use shared::plan::arrangement::Arrangement;
 use shared::units::{Bytes, MicroUsd, Micros};
 use system_tests::plan::{self, Plan};
 
@@ -79,13 +81,14 @@ fn train(
     model: &Arc<Model>,
     spans: &[Range<usize>],
     plans: &[&Plan],
-    tokens_per_pass: usize,
+    (arrangement, tokens_per_pass): (&Arrangement<JobName>, usize),
 ) -> Vec<Remains> {
     let store = store();
-    let manner = Manner::new(spans.len(), tokens_per_pass.max(1));
+    let manner = Manner::new(spans.len(), tokens_per_pass);
     let cpu = Cpu::new(manner.threads).unwrap();
     let started = LocalReplica::start_cut(model, &cpu, (1, spans), &store, &manner.settings());
     let mut replica = started.unwrap().pop().unwrap();
+    replica.lead().arrange(arrangement.clone());
     let told = rounds(&mut replica, plans, model, &store, &[]).unwrap();
     replica.close().unwrap();
     let plans: Vec<Plan> = plans.iter().map(|plan| (*plan).clone()).collect();
@@ -93,7 +96,13 @@ fn train(
 }
 
 /// Carries out an answer; what is left of each job.
-fn carry_out(model: &Arc<Model>, plans: &[Plan], answer: &Answer) -> BTreeMap<JobId, Remains> {
+fn carry_out(
+    model: &Arc<Model>,
+    plans: &[Plan],
+    answer: &Answer,
+    (align, tokens_per_pass): (bool, usize),
+) -> BTreeMap<JobId, Remains> {
+    let plan = |job: &JobId| &plans[job.0 as usize];
     let mut left = BTreeMap::new();
     for (number, replica) in &answer.replicas {
         let waits = answer
@@ -101,15 +110,18 @@ fn carry_out(model: &Arc<Model>, plans: &[Plan], answer: &Answer) -> BTreeMap<Jo
             .iter()
             .filter(|(_, wait)| wait.replica == *number);
         let late: Vec<JobId> = waits.map(|(job, _)| *job).collect();
-        let micro_batches = replica.arrangement.as_ref().map_or(1, |a| a.micro_batches);
+        let arrangement = admission::of_answer(replica, align);
+        assert_eq!(arrangement.fault(), None);
+        let arranged = arrangement.hybrid_tasks().map(|task| task.jobs.len());
+        assert_eq!(arranged.sum::<usize>(), replica.jobs.len());
+        let arrangement = arrangement.renamed(|job| Some(plan(job).spec.name.clone()));
         for jobs in [&replica.jobs, &late]
             .into_iter()
             .filter(|jobs| !jobs.is_empty())
         {
-            let chosen: Vec<&Plan> = jobs.iter().map(|job| &plans[job.0 as usize]).collect();
-            let rows: usize = chosen.iter().flat_map(|plan| &plan.lengths).sum();
-            let per_pass = rows.div_ceil(micro_batches as usize);
-            let remains = train(model, &spans(&replica.seats), &chosen, per_pass);
+            let chosen: Vec<&Plan> = jobs.iter().map(plan).collect();
+            let how = (&arrangement, tokens_per_pass);
+            let remains = train(model, &spans(&replica.seats), &chosen, how);
             left.extend(jobs.iter().copied().zip(remains));
         }
     }
@@ -125,19 +137,24 @@ proptest! {
         family in proptest::sample::select(Family::ALL.to_vec()),
         nodes in proptest::collection::vec((1..5u32, prop_oneof![600..3_000u64, Just(1 << 18)]), 1..5),
         (fuse, order, align) in (any::<bool>(), any::<bool>(), any::<bool>()),
-        saturation_permille in prop_oneof![Just(0u64), Just(5), Just(400)],
+        saturation in prop_oneof![
+            Just(Saturation::Off),
+            Just(Saturation::NoLoss { permille: 20 }),
+            Just(Saturation::Growth { permille: 400 }),
+        ],
         stages in proptest::option::of(1..4u32),
+        tokens_per_pass in prop_oneof![1..600usize, Just(10_000)],
     ) {
         for plan in &mut plans {
             plan.arrives = 0;
         }
         let model = tiny::model(family, true);
         let stages = stages.filter(|stages| *stages as usize <= nodes.len());
-        let options = Options { fuse, order, align, saturation_permille, stages, ..Options::default() };
+        let options = Options { fuse, order, align, saturation, stages, ..Options::default() };
         let question = snapshot(&model, &plans, &nodes, options);
         // Nodes too small for the backbone make no plan.
         if let Ok((answer, _)) = solve(&question, None) {
-            let left = carry_out(&model, &plans, &answer);
+            let left = carry_out(&model, &plans, &answer, (align, tokens_per_pass));
             let placed = plans.len() - answer.refused.len();
             prop_assert_eq!(left.len(), placed, "a job has no place: {:?}", answer.waiting);
             for (job, found) in left {

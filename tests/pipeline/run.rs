@@ -19,6 +19,7 @@ use gpu_actor::train::job_state::JobState;
 use gpu_actor::train::session::{Session, Standing, layout_of};
 use kernels::cpu::Cpu;
 use shared::ids::JobName;
+use shared::plan::arrangement::Arrangement;
 use shared::recompute::Recompute;
 use system_tests::plan::Plan;
 
@@ -212,6 +213,16 @@ fn told(event: Event) -> Event {
     }
 }
 
+/// Puts a plan's job into a session on one stage.
+pub(crate) fn admit_to(session: &mut Session, model: &Model, plan: &Plan) {
+    let (rows, held_out) = rows(plan, model.shape.vocab);
+    let layout = layout_of(&plan.spec.adapter, model, plan.spec.seed);
+    let values = plan.values(&layout, model);
+    session
+        .admit(plan.spec.clone(), layout, values, rows, held_out, None)
+        .unwrap();
+}
+
 /// All jobs together in a session on one stage, each from the round in which it arrives.
 pub(crate) fn on_one(model: &Arc<Model>, plans: &[Plan], tokens_per_pass: usize) -> Vec<Remains> {
     let mut session = Session::new(model.clone(), Cpu::new(2).unwrap(), tokens_per_pass);
@@ -219,12 +230,7 @@ pub(crate) fn on_one(model: &Arc<Model>, plans: &[Plan], tokens_per_pass: usize)
     let mut round = 0;
     while !session.is_idle() || plans.iter().any(|plan| plan.arrives >= round) {
         for plan in plans.iter().filter(|plan| plan.arrives == round) {
-            let (rows, held_out) = rows(plan, model.shape.vocab);
-            let layout = layout_of(&plan.spec.adapter, model, plan.spec.seed);
-            let values = plan.values(&layout, model);
-            session
-                .admit(plan.spec.clone(), layout, values, rows, held_out, None)
-                .unwrap();
+            admit_to(&mut session, model, plan);
         }
         for event in session.round() {
             if !matches!(event, Event::CheckpointDue { .. }) {
@@ -249,8 +255,19 @@ pub(crate) fn on_one(model: &Arc<Model>, plans: &[Plan], tokens_per_pass: usize)
 
 /// All jobs together on a replica, each from the round in which it arrives; a job that ended leaves at once.
 pub(crate) fn on_stages(model: &Arc<Model>, plans: &[Plan], manner: &Manner) -> Vec<Remains> {
+    on_stages_arranged(model, plans, manner, &Arrangement::default())
+}
+
+/// The same, arranged so from before the first comes.
+pub(crate) fn on_stages_arranged(
+    model: &Arc<Model>,
+    plans: &[Plan],
+    manner: &Manner,
+    arrangement: &Arrangement<JobName>,
+) -> Vec<Remains> {
     let store = store();
     let mut replica = manner.start(model, &store);
+    replica.lead().arrange(arrangement.clone());
     let all: Vec<&Plan> = plans.iter().collect();
     let told = match rounds(&mut replica, &all, model, &store, &[]) {
         Ok(told) => told,

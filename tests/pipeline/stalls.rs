@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use data::rows::TokenRow;
 use gpu_actor::artifacts::keeper::StoreKeeper;
 use gpu_actor::link::bell::Bell;
-use gpu_actor::link::word::Word;
+use gpu_actor::link::word::{Pass, Planned, Word};
 use gpu_actor::link::{ChunkLink, LinkError, Parcel, local};
 use gpu_actor::pipeline::Place;
 use gpu_actor::replica::error::{ReplicaError, Side};
@@ -17,6 +18,8 @@ use gpu_actor::replica::local::LocalReplica;
 use gpu_actor::replica::local::LocalSettings;
 use gpu_actor::replica::seat::{LeadSettings, Ports, Seat};
 use gpu_actor::replica::watch::Watch;
+use gpu_actor::sample::generator::BARE;
+use gpu_actor::train::pack::{self, Cut, Request, Size};
 use kernels::cpu::Cpu;
 use shared::model::Family;
 use system_tests::methods;
@@ -225,4 +228,51 @@ fn a_follower_ends_when_it_is_told_or_its_neighbour_is_gone() {
         let error = follower.run(&go).unwrap_err();
         assert!(error.to_string().contains(name), "{error}");
     }
+}
+
+/// The keys and values that a sequence carries are its own, however long the other is.
+#[test]
+fn a_chunk_of_another_sequence_of_the_same_length_is_refused() {
+    let row = TokenRow::new(vec![3; 100], vec![3; 100]);
+    let request = Request {
+        slot: BARE,
+        prompt_tokens: 0,
+        prefix_tokens: 0,
+        step: 0,
+        rows: vec![&row],
+    };
+    let size = Size {
+        budget: 64,
+        chunk: 64,
+        cut: Cut::Anywhere,
+    };
+    let chunks = pack::cut_passes(&[request], size);
+    let refusal = |number: u32| {
+        let (mut link, follower, _bell) = alone();
+        for (at, mut batch) in (0..).zip(chunks.clone()) {
+            if at == 1 {
+                batch.sequences[0].number = number;
+            }
+            let planned = Planned {
+                number: at,
+                pass: Pass::Evaluate,
+                batch,
+                goals: Vec::new(),
+            };
+            link.send(Parcel::Word(Word::Plan(Box::new(planned))))
+                .unwrap();
+        }
+        drop(link);
+        follower
+            .run(&AtomicBool::new(false))
+            .unwrap_err()
+            .to_string()
+    };
+    let other = refusal(1);
+    assert!(
+        other.contains("not the chunk behind the one before"),
+        "{other}"
+    );
+    let own = refusal(0);
+    assert!(!own.contains("not the chunk"), "{own}");
 }

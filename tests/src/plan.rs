@@ -4,6 +4,7 @@ use data::rows::TokenRow;
 use gpu_actor::model::Model;
 use gpu_actor::peft::init;
 use gpu_actor::peft::layout::Layout;
+use gpu_actor::train::pack::Request;
 use kernels::cpu::Cpu;
 use proptest::prelude::*;
 use shared::ids::JobName;
@@ -159,6 +160,17 @@ impl Plan {
             TokenRow::new(ids, labels)
         };
         self.lengths.iter().enumerate().map(row).collect()
+    }
+
+    /// All of these rows as one step of its job, whose adapter lies at slot 0.
+    pub fn request<'a>(&self, layout: &Layout, rows: &'a [TokenRow]) -> Request<'a> {
+        Request {
+            slot: 0,
+            prompt_tokens: layout.prompt.as_ref().map_or(0, |site| site.tokens),
+            prefix_tokens: layout.prefix.as_ref().map_or(0, |site| site.tokens),
+            step: 0,
+            rows: rows.iter().collect(),
+        }
     }
 
     /// Its first values: the usual ones, moved so that no part of a gradient is zero at first.

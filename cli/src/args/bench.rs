@@ -1,7 +1,9 @@
 //! Measuring.
 
+use std::path::PathBuf;
+
 use clap::builder::TypedValueParser;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use shared::job::Products;
 
 use super::parse;
@@ -13,6 +15,8 @@ pub(crate) enum BenchCommand {
     Train(BenchTrainArgs),
     /// Trains the same jobs in one process and in clusters of one and two stages, and moves a stage
     Pipeline(BenchPipelineArgs),
+    /// Trains a mix of jobs with each level of co-scheduling off in turn: predicted and measured steps
+    Plan(BenchPlanArgs),
 }
 
 const TRAIN: &str = "\
@@ -50,10 +54,10 @@ pub(crate) struct BenchTrainArgs {
     )]
     pub(crate) jobs: Vec<usize>,
     /// Rounds to measure for each number of jobs; even, so that both batches count
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) rounds: u64,
     /// LoRA rank
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = count(1, 1024))]
     pub(crate) rank: usize,
     /// The first half of each sequence does not count in the loss
     #[arg(long)]
@@ -65,10 +69,10 @@ pub(crate) struct BenchTrainArgs {
     #[arg(long, value_name = "ARITHMETIC", default_value = "f32", value_parser = parse::products)]
     pub(crate) products: Products,
     /// Most tokens of a pass
-    #[arg(long, value_name = "N", default_value_t = 512)]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = parse::pass_tokens)]
     pub(crate) tokens_per_pass: usize,
     /// Compute threads [default: one per available core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::threads)]
     pub(crate) threads: Option<usize>,
     /// Leaves out the comparison with bare products
     #[arg(long)]
@@ -115,6 +119,76 @@ pub(crate) struct BenchPipelineArgs {
     /// Memory of each node
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     pub(crate) memory_mib: u64,
+}
+
+const PLAN: &str = "\
+Examples:
+  spotmux bench plan
+  spotmux bench plan --workload wl-b --profile one-thread.profile.json --json
+  spotmux bench plan --workload hard --model tiny --stages 1 --threads 2
+
+wl-a and wl-b are the workloads of the MuxTune paper: eight jobs of LoRA r=16, batches of 2 to 8 sequences of 64, 128 or \
+256 tokens. hard: lengths of 16 to 8,192, batches of 1 to 64. Stages are threads of this process, each with --threads \
+compute threads; the planner's arrangement is carried out as it is. Without align, sequences are padded to the longest \
+of their pass. Each step stands by itself (no pass of the next one fills what it leaves), as it is predicted. The profile \
+must be of as many threads as a stage has (`spotmux profile --threads N`); without one it is measured first. Keep the \
+machine free.";
+
+/// The mix of jobs of `bench plan`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchWorkload {
+    /// 64 and 128 tokens.
+    WlA,
+    /// 64 and 256 tokens.
+    WlB,
+    /// 16 to 8,192 tokens.
+    Hard,
+}
+
+impl BenchWorkload {
+    /// As it is written.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::WlA => "wl-a",
+            Self::WlB => "wl-b",
+            Self::Hard => "hard",
+        }
+    }
+}
+
+/// Arguments of `spotmux bench plan`.
+#[derive(Debug, Args)]
+#[command(after_help = PLAN)]
+pub(crate) struct BenchPlanArgs {
+    /// The mix of jobs
+    #[arg(long, value_enum, default_value_t = BenchWorkload::WlA)]
+    pub(crate) workload: BenchWorkload,
+    /// A folder, a .gguf file or the name of a fetched model; `tiny`: a small one with random weights
+    #[arg(
+        long,
+        short,
+        value_name = "MODEL",
+        default_value = "smollm2-135m-instruct"
+    )]
+    pub(crate) model: String,
+    /// Stages
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = count(1, 64))]
+    pub(crate) stages: usize,
+    /// Compute threads of each stage
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1, 4096))]
+    pub(crate) threads: usize,
+    /// Steps to measure, after one that is not; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = count(1, 1000))]
+    pub(crate) steps: usize,
+    /// What `spotmux profile` wrote of so many threads [default: measured first]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) profile: Option<PathBuf>,
+    /// Measures the profile at few sizes
+    #[arg(long, conflicts_with = "profile")]
+    pub(crate) quick: bool,
+    /// How frozen products are computed: f32 or split
+    #[arg(long, value_name = "ARITHMETIC", default_value = "f32", value_parser = parse::products)]
+    pub(crate) products: Products,
 }
 
 /// A number within bounds, as a size of memory holds it.

@@ -155,7 +155,7 @@ const EVENTS: &str = "\
 Examples:
   spotmux events
   spotmux events -f --job support
-  spotmux events --after n120 --json";
+  spotmux events --after ev120 --json";
 
 /// Arguments of `spotmux events`.
 #[derive(Debug, Args)]
@@ -167,8 +167,8 @@ pub(crate) struct EventsArgs {
     /// Of this job only: its id or name
     #[arg(long, value_name = "JOB", value_parser = parse::job)]
     pub(crate) job: Option<JobRef>,
-    /// Only those after this number, as n120 or 120
-    #[arg(long, value_name = "N", value_parser = parse::event, default_value = "n0")]
+    /// Only those after this number, as ev120 or 120
+    #[arg(long, value_name = "N", value_parser = parse::event, default_value = "ev0")]
     pub(crate) after: EventNumber,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
@@ -178,7 +178,10 @@ const DRAIN: &str = "\
 Examples:
   spotmux drain n1
   spotmux drain n1 --yes --wait       # until it holds nothing
-  spotmux drain n1 --undo";
+  spotmux drain n1 --undo
+
+A drain that leaves no place for layers is refused. A drain outlives the cluster: after the next `spotmux up` the node \
+is still to be empty.";
 
 /// Arguments of `spotmux drain`.
 #[derive(Debug, Args)]
@@ -190,6 +193,9 @@ pub(crate) struct DrainArgs {
     /// Lets it have work again
     #[arg(long)]
     pub(crate) undo: bool,
+    /// Drains it even where its layers have no other place: jobs are made durable, and wait for one
+    #[arg(long, conflicts_with = "undo")]
+    pub(crate) force: bool,
     /// Waits until it holds nothing
     #[arg(long, conflicts_with = "undo")]
     pub(crate) wait: bool,
@@ -230,7 +236,8 @@ Examples:
   spotmux submit jobs.toml --json
 
 The file is that of `spotmux train`; its model, output and engine are the cluster's own. Files that the cluster has \
-are not sent again, and a job that is there already is answered, not trained twice.";
+are not sent again, and a job that is there already is answered, not trained twice. A name is free again for other content \
+once its job has ended, and for any once it was cancelled.";
 
 /// Arguments of `spotmux submit`.
 #[derive(Debug, Args)]

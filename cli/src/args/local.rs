@@ -25,7 +25,7 @@ pub(crate) struct UpArgs {
     #[arg(long, short)]
     pub(crate) detach: bool,
     /// Seconds until it must be ready
-    #[arg(long, value_name = "S", default_value_t = 120)]
+    #[arg(long, value_name = "S", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) patience: u64,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
@@ -36,7 +36,8 @@ Examples:
   spotmux down
   spotmux down --yes
 
-What was trained is durable: the next `spotmux up` goes on with it.";
+States are stored before any node stops, and the last durable step of each job is told: the next `spotmux up` goes on \
+from there. Exit code 14 when steps are lost, as when a node could not store what it had.";
 
 /// Arguments of `spotmux down`.
 #[derive(Debug, Args)]

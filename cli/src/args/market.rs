@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::ClusterArgs;
+use super::{ClusterArgs, parse};
 
 /// What to do with markets.
 #[derive(Debug, Subcommand)]
@@ -188,10 +188,10 @@ pub(crate) struct BacktestArgs {
     )]
     pub(crate) forecast: Vec<String>,
     /// Slots from one start to the next
-    #[arg(long, value_name = "SLOTS", default_value_t = 8)]
+    #[arg(long, value_name = "SLOTS", default_value_t = 8, value_parser = parse::some)]
     pub(crate) every: usize,
     /// Threads; results are the same for any number [default: one for each core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::threads)]
     pub(crate) threads: Option<usize>,
     /// Draws mean cost against the deadline for the first cell into this file; takes six times as long
     #[arg(long, value_name = "FILE.svg")]

@@ -1,5 +1,6 @@
 //! Words of the command line as values.
 
+use coordinator::plan::bounds::{self, Bound};
 use coordinator::plan::profile::Weights;
 use shared::ids::{EventNumber, JobId, JobName};
 use shared::job::{MAX_TOKENS_PER_PASS, Products};
@@ -15,11 +16,11 @@ pub(super) fn job(word: &str) -> Result<JobRef, String> {
         .map_err(|error| error.to_string())
 }
 
-/// An event's number, with its letter or without.
+/// An event's number, with its letters or without.
 pub(super) fn event(word: &str) -> Result<EventNumber, String> {
     word.parse()
-        .or_else(|_| format!("n{word}").parse())
-        .map_err(|_| format!("{word:?} is no event number: write it as n120 or 120"))
+        .or_else(|_| format!("ev{word}").parse())
+        .map_err(|_| format!("{word:?} is no event number: write it as ev120 or 120"))
 }
 
 /// An arithmetic of frozen products.
@@ -34,9 +35,24 @@ pub(super) fn products(word: &str) -> Result<Products, String> {
 
 /// Rows of a pass or a chunk.
 pub(super) fn pass_tokens(word: &str) -> Result<usize, String> {
-    let tokens = word.parse().ok();
-    let within = tokens.filter(|tokens| (1..=MAX_TOKENS_PER_PASS).contains(tokens));
-    within.ok_or_else(|| format!("{word:?} is no number from 1 to {MAX_TOKENS_PER_PASS}"))
+    within(word, MAX_TOKENS_PER_PASS)
+}
+
+/// A number from 1 to a bound, which the error names.
+fn within(word: &str, most: usize) -> Result<usize, String> {
+    let number = word.parse().ok();
+    let number = number.filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| format!("{word:?} is no number from 1 to {most}"))
+}
+
+/// Compute threads.
+pub(super) fn threads(word: &str) -> Result<usize, String> {
+    within(word, 4096)
+}
+
+/// How many of something: none is not meant.
+pub(super) fn some(word: &str) -> Result<usize, String> {
+    within(word, 1_000_000)
 }
 
 /// How weights are kept.
@@ -62,6 +78,22 @@ pub(super) fn positive(word: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("{word:?} is not a number above 0"))
 }
 
+/// Hours from now, above 0.
+pub(super) fn hours(word: &str) -> Result<f64, String> {
+    within(word, bounds::HOURS)
+}
+
+/// A price of an hour in dollars, above 0.
+pub(super) fn price(word: &str) -> Result<f64, String> {
+    within(word, bounds::PRICE)
+}
+
+fn within(word: &str, bound: Bound) -> Result<f64, String> {
+    let (number, most) = (positive(word)?, bound.most);
+    let checked = bound.check_real(number);
+    checked.map_err(|_| format!("{word} is more than {most}"))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -73,17 +105,23 @@ mod tests {
         assert_eq!(job("j12"), Ok(JobRef::Id(JobId(12))));
         assert_eq!(job("j12x"), Ok(JobRef::Name(JobName::new("j12x").unwrap())));
         assert!(job("a/b").is_err());
-        assert_eq!(event("n7"), Ok(EventNumber(7)));
+        assert_eq!(event("ev7"), Ok(EventNumber(7)));
         assert_eq!(event("7"), Ok(EventNumber(7)));
-        assert!(event("seven").is_err());
+        assert!(event("seven").is_err() && event("n7").unwrap_err().contains("ev120"));
         assert_eq!(products("split"), Ok(Products::Split));
         assert_eq!(pass_tokens("64"), Ok(64));
         assert!(pass_tokens("0").is_err() && pass_tokens("-1").is_err());
         assert!(pass_tokens("16777217").unwrap_err().contains("16777216"));
+        assert_eq!(threads("8"), Ok(8));
+        assert!(threads("0").unwrap_err().contains("from 1 to 4096"));
+        assert!(threads("4097").is_err() && some("0").is_err());
         assert!(products("f16").unwrap_err().contains("f32, split"));
         assert_eq!(weights("q4"), Ok(Weights::Q4));
         assert!(weights("int3").unwrap_err().contains("bf16"));
         assert_eq!(positive("0.5"), Ok(0.5));
         assert!(positive("0").is_err() && positive("nan").is_err());
+        assert_eq!(hours("12"), Ok(12.0));
+        assert!(hours("1e300").unwrap_err().contains("876000"));
+        assert!(price("1e9").unwrap_err().contains("1000000"));
     }
 }

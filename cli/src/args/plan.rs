@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use coordinator::plan::profile::Weights;
+use coordinator::plan::snapshot::{Options, Saturation};
 use shared::job::Products;
 
 use super::cluster::ClusterArgs;
@@ -34,7 +35,7 @@ pub(crate) struct ProfileArgs {
     )]
     pub(crate) model: String,
     /// Compute threads [default: one per available core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::threads)]
     pub(crate) threads: Option<usize>,
     /// How weights are held: as-shipped, f32 or bf16
     #[arg(long, value_name = "FORMAT", default_value = "as-shipped", value_parser = ["as-shipped", "f32", "bf16"])]
@@ -62,7 +63,8 @@ pub(crate) struct ProblemArgs {
     /// A file of jobs; without it, one job of LoRA r=16 with steps of four sequences
     #[arg(value_name = "JOBS.toml")]
     pub(crate) jobs: Option<PathBuf>,
-    /// The backbone: a folder, a .gguf file, a fetched model, or a config.json alone [default: the one in the file of jobs]
+    /// The backbone: a folder, a .gguf file, a fetched model, a config.json alone, or a known name such as llama-3-70b
+    /// [default: the one in the file of jobs]
     #[arg(long, short, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// How the weights of blocks are kept [default: as they lie in the files; bf16 where there are none]
@@ -75,7 +77,7 @@ pub(crate) struct ProblemArgs {
         conflicts_with = "cluster_nodes"
     )]
     pub(crate) nodes: Option<String>,
-    /// The nodes of the running cluster
+    /// The nodes of the running cluster; without a file of jobs, its jobs too, beside what stands there
     #[arg(long = "cluster")]
     pub(crate) cluster_nodes: bool,
     /// What `spotmux profile` wrote; may be given again for other devices
@@ -85,14 +87,17 @@ pub(crate) struct ProblemArgs {
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) length: u32,
     /// Stages of a replica [default: the planner's choice]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
     pub(crate) stages: Option<u32>,
     /// Replicas [default: the planner's choice]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4_096), value_name = "N")]
     pub(crate) replicas: Option<u32>,
     /// The most that company may add to a job's step, in percent of the step alone
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) max_added_latency: Option<u32>,
+    /// When a job that fits joins those that train
+    #[arg(long, value_enum, default_value_t = Joining::NoLoss)]
+    pub(crate) saturation: Joining,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
 }
@@ -102,8 +107,9 @@ Examples:
   spotmux plan jobs.toml
   spotmux plan jobs.toml --profile cpu.profile.json --explain
   spotmux plan jobs.toml --nodes nodes.toml --no-fuse
+  spotmux plan --cluster --explain
   spotmux plan jobs.toml --cluster --profile cpu.profile.json
-  spotmux plan --model llama-3-70b/config.json --weights q4 --nodes 8xrtx4090 --explain
+  spotmux plan --model llama-3-70b --weights q4 --nodes 8xrtx4090 --explain
 
 A file of nodes:
   [[node]]
@@ -113,7 +119,7 @@ A file of nodes:
   memory_gib = 24         # default: that of the device
   threads = 8             # of a cpu; default 1
   site = \"here\"           # nodes of one site are near each other
-  price_usd_hour = 0.35   # default 0
+  price_usd_hour = 0.35   # default: not known
   losses_per_1000_hours = 5   # default 0
 
 Nothing is trained. Exit code 5: a job can never fit, and it is said what would.";
@@ -154,8 +160,30 @@ pub(crate) struct QuoteArgs {
     #[command(flatten)]
     pub(crate) problem: ProblemArgs,
     /// Hours from now in which all jobs shall be done
-    #[arg(long, value_name = "HOURS", value_parser = parse::positive)]
+    #[arg(long, value_name = "HOURS", value_parser = parse::hours)]
     pub(crate) deadline: Option<f64>,
+}
+
+/// When a job that fits joins those that train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Joining {
+    /// Unless tokens a second fall.
+    NoLoss,
+    /// When tokens a second grow by half a percent, as in the MuxTune paper.
+    Growth,
+    /// Always.
+    Off,
+}
+
+impl Joining {
+    /// As the planner has it.
+    pub(crate) fn rule(self) -> Saturation {
+        match self {
+            Self::NoLoss => Options::default().saturation,
+            Self::Growth => Saturation::Growth { permille: 5 },
+            Self::Off => Saturation::Off,
+        }
+    }
 }
 
 /// What the jobs of a simulation train.
@@ -169,8 +197,9 @@ pub(crate) enum SimulatedMix {
 
 const SIMULATE: &str = "\
 Examples:
-  spotmux simulate --gpus 64 --jobs-per-hour 40
-  spotmux simulate --gpus 128 --trace workloads/philly --svg week.svg
+  spotmux simulate --gpus 64
+  spotmux simulate --gpus 64 --jobs-per-hour 40 --device h100
+  spotmux simulate --gpus 128 --jobs-per-hour 155.4 --trace workloads/philly --svg week.svg
   spotmux simulate --gpus 16 --trace workloads/alibaba-gpu-2023 --hours 48 --json
   spotmux simulate --gpus 8 --model smollm2-135m-instruct --profile cpu.profile.json
 
@@ -178,7 +207,8 @@ A trace is a folder: of Philly (vc-*.csv with arrival_s, runtime_s.csv with runt
 (openb_pod_list_default.csv). Its arrivals are brought to --jobs-per-hour and begin again when they end. Without one, \
 arrivals are drawn: exponential gaps, log-normal lengths of the mean and deviation of Philly. A job's length is what it \
 takes alone. Four systems have the same jobs: this planner, one instance a job, spatial sharing with padding, temporal \
-sharing; the paper's ratios are shown beside.";
+sharing; the paper's ratios are shown beside. While less comes than the GPUs do one job at a time, look at times and \
+queues; when more comes, at tokens a second.";
 
 /// Arguments of `spotmux simulate`.
 #[derive(Debug, Args)]
@@ -190,13 +220,13 @@ pub(crate) struct SimulateArgs {
     /// A folder with a trace; absent: drawn
     #[arg(long, value_name = "DIR")]
     pub(crate) trace: Option<PathBuf>,
-    /// Jobs that come in an hour
-    #[arg(long, value_name = "N", default_value_t = 155.4, value_parser = parse::positive)]
-    pub(crate) jobs_per_hour: f64,
+    /// Jobs that come in an hour [default: as many as would keep all GPUs busy, one job to each]
+    #[arg(long, value_name = "N", value_parser = parse::positive)]
+    pub(crate) jobs_per_hour: Option<f64>,
     /// Hours that are simulated
     #[arg(long, value_name = "N", default_value_t = 168, value_parser = clap::value_parser!(u32).range(1..=8_760))]
     pub(crate) hours: u32,
-    /// The backbone: a folder, a .gguf file, a fetched model or a config.json [default: Llama 2 7B]
+    /// The backbone: a folder, a .gguf file, a fetched model, a config.json or a known name [default: llama-2-7b]
     #[arg(long, short, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// How the weights of blocks are kept
@@ -214,16 +244,22 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) profile: Option<PathBuf>,
     /// What jobs train: lengths of the paper's data sets
-    #[arg(long, value_enum, default_value_t = SimulatedMix::Uniform)]
+    #[arg(long, value_enum, default_value_t = SimulatedMix::NonUniform)]
     pub(crate) mix: SimulatedMix,
     /// GPUs to an instance [default: the best of 1, 2 and 4 for each system]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) width: Option<u32>,
+    /// Micro-batches of a step in the three systems that it is compared with [default: the best for each]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
+    pub(crate) micro_batches: Option<u64>,
+    /// When a job that fits joins those that train
+    #[arg(long, value_enum, default_value_t = Joining::NoLoss)]
+    pub(crate) saturation: Joining,
     /// Losses of one GPU in a thousand hours
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub(crate) losses: u64,
     /// Price of a GPU and hour in dollars
-    #[arg(long, value_name = "USD", default_value_t = 0.39, value_parser = parse::positive)]
+    #[arg(long, value_name = "USD", default_value_t = 0.39, value_parser = parse::price)]
     pub(crate) price: f64,
     /// Seed of all that is drawn
     #[arg(long, value_name = "N", default_value_t = 7)]

@@ -39,7 +39,7 @@ pub(crate) struct DemoArgs {
     pub(crate) alone: bool,
     /// Compute threads: of each node [default: 1]; with --alone, of the process [default: one per
     /// available core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::threads)]
     pub(crate) threads: Option<usize>,
     /// How frozen products are computed: f32 or split (faster with AMX, other last bits) [default: f32]
     #[arg(long, value_name = "ARITHMETIC", value_parser = parse::products)]
@@ -79,7 +79,7 @@ pub(crate) struct TrainArgs {
     #[arg(long, short, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// Compute threads, instead of the file's [default: one per available core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::threads)]
     pub(crate) threads: Option<usize>,
     /// Most tokens of a chunk, into which longer samples are cut, instead of the file's [default: as tokens_per_pass]
     #[arg(long, value_name = "N", value_parser = parse::pass_tokens)]
@@ -137,6 +137,6 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
     /// Compute threads [default: one per available core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::threads)]
     pub(crate) threads: Option<usize>,
 }

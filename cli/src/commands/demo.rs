@@ -10,7 +10,7 @@ use crate::backbone::{self, Backbone};
 use crate::clock::Stopwatch;
 use crate::demo::kit;
 use crate::demo::lodging::Wishes;
-use crate::demo::report::{self, Answers, Costs};
+use crate::demo::report::{self, Costs};
 use crate::demo::scene::{Scene, again};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
         &engine,
     );
     output.note(format!(
-        "{} jobs on one copy of {}; asking each its question first",
+        "{} jobs on one copy of {}; each is asked its question first",
         prepared.len(),
         jobs.file.model
     ));
@@ -81,7 +81,6 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
         interrupt: &interrupt,
     };
     interrupt.after_steps();
-    let before = scene.ask(None)?;
     let trained = match args.alone {
         true => scene.alone(prepared)?,
         false => {
@@ -95,10 +94,9 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
             scene.cluster(&prepared, &wishes)?
         }
     };
-    let Some((happened, after, exit)) = trained else {
+    let Some((happened, answers, exit)) = trained else {
         return Ok(Exit::Interrupted);
     };
-    let answers = Answers { before, after };
     let costs = Costs {
         seconds: clock.seconds(),
         separate_processes,

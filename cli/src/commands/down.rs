@@ -4,13 +4,15 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use serde_json::json;
+use shared::process::Process;
 
 use crate::args::DownArgs;
 use crate::cluster_file;
 use crate::exit::{Exit, Failure};
+use crate::local::cluster::{COORDINATOR, Line};
+use crate::local::kept::Kept;
 use crate::local::state::State;
 use crate::session::Session;
-use market_actor::provider::process::Process;
 
 /// How long the one who watches may take for an end in order.
 const ORDERLY: Duration = Duration::from_secs(90);
@@ -51,6 +53,11 @@ pub(crate) fn run(args: &DownArgs, session: &Session<'_>) -> Result<Exit, Failur
             }
         }
     }
+    if state.living().iter().any(|(name, _)| name == COORDINATOR) {
+        // Nobody watches: it is asked from here for an end in order.
+        Line::new(&loaded).ask_end();
+        gone(&state);
+    }
     let stubborn = end(&state);
     if !stubborn.is_empty() {
         let names: Vec<String> = stubborn
@@ -60,12 +67,15 @@ pub(crate) fn run(args: &DownArgs, session: &Session<'_>) -> Result<Exit, Failur
         let message = format!("these do not end: {}", names.join(", "));
         return Err(Failure::new(Exit::Internal, message));
     }
-    let told = json!({ "event": "ended", "processes": count });
-    session.output.result(
-        &told,
-        &format!("cluster {name} has ended; what was trained is durable"),
-    )?;
-    Ok(Exit::Done)
+    let kept = Kept::read(&loaded)?;
+    let told = json!({ "event": "ended", "processes": count, "jobs": kept.told() });
+    let text = format!(
+        "cluster {name} has ended; {}\n{}",
+        kept.sentence(),
+        kept.table()
+    );
+    session.output.result(&told, text.trim_end())?;
+    Ok(kept.exit())
 }
 
 /// Waits for the end of the one who watches, but not for ever.
@@ -79,7 +89,7 @@ fn unwatched(state: &State) -> bool {
     matches!(told.recv_timeout(ORDERLY), Ok(Ok(())))
 }
 
-/// Ends processes that nobody watches: nodes, then the coordinator; by force what does not obey. What is left.
+/// Ends processes that are left; by force what does not obey. What is left then.
 fn end(state: &State) -> Vec<(String, Process)> {
     for force in [false, true] {
         for (_, process) in state.living() {

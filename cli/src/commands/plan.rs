@@ -1,24 +1,37 @@
-//! `spotmux plan`: which jobs would share what, where and why; nothing runs.
+//! `spotmux plan`: which jobs would share what, where and why; nothing runs. With `--cluster` alone, those of the running
+//! cluster, beside what stands there.
 
 use coordinator::plan::place::NoPlace;
 use coordinator::plan::solve::{NoPlan, solve};
 use serde_json::json;
 
 use crate::args::PlanArgs;
+use crate::desk::Desk;
 use crate::exit::{Exit, Failure};
 use crate::planning::problem::{self, Problem};
-use crate::planning::shown;
+use crate::planning::{live, shown};
 use crate::session::Session;
 
 /// Runs the command.
 pub(crate) fn run(args: &PlanArgs, session: &Session<'_>) -> Result<Exit, Failure> {
-    let mut problem = problem::of(&args.problem, session)?;
+    let asked = &args.problem;
+    let live = asked.cluster_nodes && asked.jobs.is_none() && asked.model.is_none();
+    let (mut problem, stands) = if live {
+        let ask = |desk: &Desk<'_>| live::ask(desk, asked);
+        let (problem, stands) = session.with_cluster(&asked.cluster, ask)?;
+        (problem, Some(stands))
+    } else {
+        (problem::of(asked, session)?, None)
+    };
     let options = &mut problem.snapshot.options;
     options.fuse = !args.no_fuse;
     options.order = !args.no_order;
     options.align = !args.no_align;
     let output = session.output;
-    let (plan, explanation) = match solve(&problem.snapshot, None) {
+    let (plan, explanation) = match solve(
+        &problem.snapshot,
+        stands.as_ref().map(|stands| &stands.plan),
+    ) {
         Ok(found) => found,
         Err(NoPlan::NoPlace(reason @ NoPlace::NoNode)) => {
             let reason = reason.to_string();
@@ -29,8 +42,13 @@ pub(crate) fn run(args: &PlanArgs, session: &Session<'_>) -> Result<Exit, Failur
         }
         Err(error) => return Err(failure(&error, &problem)),
     };
-    let text = shown::text(&problem, &plan, &explanation, args.explain);
-    output.result(&shown::told(&problem, &plan, &explanation), &text)?;
+    let mut text = shown::text(&problem, &plan, &explanation, args.explain);
+    let mut told = shown::told(&problem, &plan, &explanation);
+    if let Some(stands) = stands {
+        text.push_str(&stands.text(&plan));
+        told["in_force"] = stands.told(&plan);
+    }
+    output.result(&told, &text)?;
     Ok(if plan.refused.is_empty() {
         Exit::Done
     } else {

@@ -15,6 +15,7 @@ use crate::clock::Stopwatch;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
 use crate::measuring::gather::Gatherer;
+use crate::measuring::pace::Pace;
 use crate::measuring::rungs::Rungs;
 use crate::measuring::trial;
 use crate::planning::profiles;
@@ -123,9 +124,10 @@ fn check(
     output: &Output,
 ) -> Result<(), Failure> {
     let mut all = Vec::new();
+    let mut pace = Pace::new(model, cpu, profile)?;
     for trial in trial::trials(model.shape.max_positions) {
         interrupt.check()?;
-        let found = trial.run(model, cpu, profile, interrupt)?;
+        let found = trial.run(model, cpu, profile, (&mut pace, interrupt))?;
         output.note(format!("{}: {:.0} ms", found.mix, found.measured_ms));
         all.push(found);
     }

@@ -1,10 +1,10 @@
 //! `spotmux quote`: when jobs would be done, what they would cost, and the chance to keep a deadline.
 
 use coordinator::plan::place::NoPlace;
-use coordinator::plan::quote::{Quote, quote};
+use coordinator::plan::quote::{Cost, Quote, quote};
 use coordinator::plan::solve::{NoPlan, solve};
 use serde_json::{Value, json};
-use shared::units::Micros;
+use shared::units::{MicroUsd, Micros};
 
 use super::plan::failure;
 use crate::args::QuoteArgs;
@@ -63,10 +63,21 @@ pub(crate) fn run(args: &QuoteArgs, session: &Session<'_>) -> Result<Exit, Failu
     for (id, why) in &explanation.refused {
         text.push_str(&format!("{id} can never train here: {why}\n"));
     }
-    for line in explanation.grounds.iter().chain(&problem.assumed) {
+    let mut notes = explanation.grounds.clone();
+    if problem
+        .snapshot
+        .nodes
+        .values()
+        .all(|node| node.price.0 == 0)
+    {
+        notes.push(
+            "no price of a node is known: price_usd_hour in a file of --nodes tells it".into(),
+        );
+    }
+    for line in notes.iter().chain(&problem.assumed) {
         text.push_str(&format!("note: {line}\n"));
     }
-    let told = json!({ "jobs": told, "grounds": explanation.grounds, "assumed": problem.assumed });
+    let told = json!({ "jobs": told, "grounds": notes, "assumed": problem.assumed });
     output.result(&told, &text)?;
     Ok(if plan.refused.is_empty() {
         Exit::Done
@@ -76,14 +87,20 @@ pub(crate) fn run(args: &QuoteArgs, session: &Session<'_>) -> Result<Exit, Failu
 }
 
 fn cells_of(quote: &Quote) -> [String; 9] {
+    let paid = |pick: fn(&Cost) -> MicroUsd| {
+        quote
+            .cost
+            .as_ref()
+            .map_or_else(|| "no price".into(), |cost| pick(cost).to_string())
+    };
     [
         span(quote.wait),
         span(quote.expected),
         span(quote.earliest),
         span(quote.latest),
-        quote.cost.to_string(),
-        quote.least.to_string(),
-        quote.most.to_string(),
+        paid(|cost| cost.expected),
+        paid(|cost| cost.least),
+        paid(|cost| cost.most),
         format!("{:.2}", quote.slowdown_permille as f64 / 1000.0),
         quote.chance_permille.map_or_else(
             || "-".into(),

@@ -11,7 +11,8 @@ use shared::config::load::Loaded;
 use crate::args::{ConfigCheckArgs, ConfigCommand, ConfigInitArgs, ConfigShowArgs};
 use crate::cluster_file;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::process;
+use crate::health;
+use crate::local::cluster;
 use crate::render::{self, Align, Output, Table};
 use crate::session::Session;
 
@@ -68,15 +69,11 @@ fn show(args: &ConfigShowArgs, session: &Session<'_>) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Looks for everything that cannot be.
+/// Looks for everything that cannot be: what `spotmux up` would refuse is refused here, but for addresses that are taken.
 fn check(args: &ConfigCheckArgs, session: &Session<'_>) -> Result<Exit, Failure> {
     let output = session.output;
     let loaded = cluster_file::load(&session.cluster(&args.cluster), session.settings)?;
-    let wrong = process::market::problems(&loaded, session.settings);
-    if !wrong.is_empty() {
-        let lines: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-        return Err(Failure::new(Exit::BadInput, lines.join("\n")));
-    }
+    cluster::refuse(health::of_settings(&loaded, session.settings))?;
     let nodes = loaded.config.node.len();
     let told = json!({ "file": loaded.path, "ok": true, "nodes": nodes });
     let text = format!("{} can be: {nodes} nodes", loaded.path.display());

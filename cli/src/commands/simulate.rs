@@ -5,13 +5,14 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
+use coordinator::plan::place::NoPlace;
 use coordinator::plan::profile::{Profile, Weights};
 use coordinator::plan::snapshot::{Options, Snapshot};
 use data::regular;
-use shared::model::{ModelShape, config};
+use shared::model::ModelShape;
 use shared::units::Micros;
 use simulator::fleet::trace::{Arrival, Pace, alibaba, generated, philly};
-use simulator::fleet::{Losses, Mix, Setting, compare, jobs, svg};
+use simulator::fleet::{BadSetting, Losses, Mix, Setting, compare, jobs, svg};
 
 use crate::args::{SimulateArgs, SimulatedMix};
 use crate::clock::Stopwatch;
@@ -22,7 +23,9 @@ use crate::settings::Settings;
 use crate::whole_file;
 
 /// Largest file of a trace read.
-const LIMIT: u64 = 1 << 30;
+const LIMIT: u64 = 64 << 20;
+/// Most files of arrivals in a folder.
+const FILES: usize = 1_024;
 /// Mean and deviation of a job's length in Philly, in seconds (arXiv 2603.02885, section 5).
 const PHILLY: (u64, u64) = (22_356, 36_774);
 /// Tenants of drawn arrivals.
@@ -32,9 +35,7 @@ const RUNTIMES: &str = "runtime_s.csv";
 /// Alibaba's list of pods.
 const PODS: &str = "openb_pod_list_default.csv";
 /// The backbone of the paper's simulation.
-const LLAMA: &str = r#"{"model_type":"llama","num_hidden_layers":32,"hidden_size":4096,"num_attention_heads":32,
-    "num_key_value_heads":32,"vocab_size":32000,"intermediate_size":11008,"max_position_embeddings":4096,
-    "rms_norm_eps":1e-5}"#;
+const LLAMA: &str = "llama-2-7b";
 
 /// Runs the command.
 pub(crate) fn run(
@@ -44,22 +45,22 @@ pub(crate) fn run(
 ) -> Result<Exit, Failure> {
     let clock = Stopwatch::start();
     let setting = setting(args, settings)?;
-    let pace = Pace {
-        per_100_minutes: ((args.jobs_per_hour * 100.0 / 60.0).round() as u64).max(1),
-        horizon_s: setting.horizon_s,
-    };
+    setting.check(0).or_exit(Exit::Usage)?;
+    let alone = f64::from(args.gpus) * 3_600.0 / PHILLY.0 as f64;
+    let jobs_per_hour = args.jobs_per_hour.unwrap_or(alone);
+    let pace = Pace::new(jobs_per_hour, u64::from(args.hours)).or_exit(Exit::Usage)?;
     let (arrivals, source) = arrivals(args, pace)?;
     let mix = Mix::paper(args.mix == SimulatedMix::Uniform);
     let came = arrivals.len();
     let jobs = jobs(arrivals, &mix, args.seed);
-    let found = compare(&setting, &mix, &jobs, &source).or_exit(Exit::WouldNotFit)?;
+    let found = compare(&setting, &mix, &jobs, &source).map_err(|error| failure(&error))?;
     if let Some(path) = &args.svg {
         whole_file::write(path, &svg(&found))?;
         output.note(format!("timeline: {}", path.display()));
     }
     let mut text = found.text();
     text.push_str(&format!(
-        "{came} jobs in {} h, simulated in {:.1} s\n",
+        "{came} jobs in {} h ({jobs_per_hour:.1} an hour), simulated in {:.1} s\n",
         args.hours,
         clock.seconds()
     ));
@@ -67,12 +68,30 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
+/// Why nothing was simulated, as a command ends.
+fn failure(error: &BadSetting) -> Failure {
+    let exit = match error {
+        BadSetting::NoPlace(NoPlace::TooBig { .. }) => Exit::WouldNotFit,
+        BadSetting::NoPlace(_) => Exit::BadInput,
+        BadSetting::NoInstance { .. } | BadSetting::TooMuch { .. } => Exit::Usage,
+    };
+    Failure::new(exit, error.to_string())
+}
+
 fn setting(args: &SimulateArgs, settings: &Settings) -> Result<Setting, Failure> {
     let profile = match &args.profile {
         Some(file) => profiles::read(file)?,
         None => {
-            let found = profiles::named(&args.device, &[]);
-            found.map_err(|problem| Failure::new(Exit::Usage, format!("--device {problem}")))?
+            let found = profiles::named(&args.device, &[], &[]);
+            found.map_err(|problem| {
+                let failure = Failure::new(Exit::Usage, format!("--device {problem}"));
+                match args.device.as_str() {
+                    "cpu" => failure.hint(
+                        "processors differ: spotmux profile -o cpu.json, then simulate --profile cpu.json",
+                    ),
+                    _ => failure,
+                }
+            })?
         }
     };
     let (model, blocks, tables) = model(args, settings)?;
@@ -100,12 +119,16 @@ fn setting(args: &SimulateArgs, settings: &Settings) -> Result<Setting, Failure>
             between,
             tasks: BTreeMap::new(),
             tenants: BTreeMap::new(),
-            options: Options::default(),
+            options: Options {
+                saturation: args.saturation.rule(),
+                ..Options::default()
+            },
             now: Micros(0),
         },
         profile,
         gpus: args.gpus as usize,
         width: args.width.map(|width| width as usize),
+        micro_batches: args.micro_batches,
         horizon_s: u64::from(args.hours) * 3_600,
         losses: Losses {
             per_kilohour: args.losses,
@@ -120,11 +143,7 @@ fn model(
     args: &SimulateArgs,
     settings: &Settings,
 ) -> Result<(ModelShape, Weights, Weights), Failure> {
-    let Some(name) = &args.model else {
-        let shape = config::parse(LLAMA).or_exit(Exit::Internal)?;
-        let blocks = args.weights.unwrap_or(Weights::Bf16);
-        return Ok((shape, blocks, Weights::Bf16));
-    };
+    let name = args.model.as_deref().unwrap_or(LLAMA);
     let planned = backbone::look(name, Path::new(""), args.weights, settings)?;
     Ok((planned.shape, planned.blocks, planned.tables))
 }
@@ -152,6 +171,13 @@ fn arrivals(args: &SimulateArgs, pace: Pace) -> Result<(Vec<Arrival>, String), F
         .filter(|name| name.ends_with(".csv") && name != RUNTIMES)
         .collect();
     names.sort();
+    if names.len() > FILES {
+        let (count, folder) = (names.len(), folder.display());
+        let message = format!("{folder} has {count} files of arrivals, more than {FILES}");
+        return Err(
+            Failure::new(Exit::BadInput, message).hint("leave fewer in a folder of its own")
+        );
+    }
     if names.is_empty() || !folder.join(RUNTIMES).is_file() {
         let message = format!(
             "{} is no trace: neither {PODS} nor files of arrivals with {RUNTIMES} are in it",

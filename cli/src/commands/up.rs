@@ -13,8 +13,9 @@ use crate::args::{ClusterArgs, UpArgs};
 use crate::cluster_file;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
-use crate::local::cluster::{self, Line};
+use crate::local::cluster::{self, Line, Serving};
 use crate::local::family::{self, Around};
+use crate::local::kept::Kept;
 use crate::local::state::State;
 use crate::local::watch::Patience;
 use crate::render::Output;
@@ -25,13 +26,6 @@ use crate::session::Session;
 pub(crate) fn run(args: &UpArgs, session: &Session<'_>) -> Result<Exit, Failure> {
     let named = session.cluster(&args.cluster);
     let loaded = cluster_file::load(&named, session.settings)?;
-    if loaded.config.node.is_empty() && !loaded.config.market.runs() {
-        let message = format!(
-            "{} lists no node: add a [[node]] table, or name a market.provider",
-            loaded.path.display()
-        );
-        return Err(Failure::new(Exit::BadInput, message));
-    }
     let state = State::of(&loaded);
     let watcher = state.watch()?;
     cluster::check(&loaded, session.settings)?;
@@ -65,24 +59,69 @@ pub(crate) fn run(args: &UpArgs, session: &Session<'_>) -> Result<Exit, Failure>
     let mut around = Told {
         line: Line::new(&loaded),
         output: session.output,
+        waits: (String::new(), 0),
+        note: None,
     };
-    family::run(&members, &state, patience, &interrupt, &mut around)?;
+    let ended = family::run(&members, &state, patience, &interrupt, &mut around);
+    let kept = Kept::read(&loaded);
+    if let Err(failure) = ended {
+        return Err(match kept {
+            Ok(kept) if kept.is_empty() => failure,
+            Ok(kept) => failure.hint(kept.sentence()),
+            Err(unknown) => failure.hint(unknown.message()),
+        });
+    }
+    let kept = kept?;
     session.output.result(
-        &json!({ "event": "ended" }),
-        "the cluster has ended; what was trained is durable",
+        &json!({ "event": "ended", "jobs": kept.told() }),
+        format!(
+            "the cluster has ended; {}\n{}",
+            kept.sentence(),
+            kept.table()
+        )
+        .trim_end(),
     )?;
-    Ok(Exit::Done)
+    Ok(kept.exit())
 }
+
+/// Looks after which it is told what the cluster still waits for.
+const LOOKS: u32 = 15;
 
 /// The cluster while it runs.
 struct Told<'a> {
     line: Line<'a>,
     output: &'a Output,
+    /// What is missing, and for how many looks in a row.
+    waits: (String, u32),
+    /// What is to be known of a cluster that is ready.
+    note: Option<String>,
+}
+
+impl Told<'_> {
+    /// Says what keeps the cluster from being ready, once it does so for a while.
+    fn wait_for(&mut self, why: &str) {
+        if self.waits.0 != why {
+            self.waits = (why.to_owned(), 0);
+        }
+        self.waits.1 += 1;
+        if self.waits.1 == LOOKS {
+            self.output.note(format!("it waits: {why}"));
+        }
+    }
 }
 
 impl Around for Told<'_> {
     fn is_ready(&mut self) -> Result<bool, Failure> {
-        self.line.serves().map(|()| true)
+        match self.line.serves()? {
+            Serving::Ready(note) => {
+                self.note = note;
+                Ok(true)
+            }
+            Serving::Waits(why) => {
+                self.wait_for(&why);
+                Err(Failure::new(Exit::Unreachable, why))
+            }
+        }
     }
 
     fn ask_end(&mut self) {
@@ -97,9 +136,12 @@ impl Around for Told<'_> {
             .map(|(name, id)| json!({ "name": name, "process": id }))
             .collect();
         self.output
-            .event(&json!({ "event": "ready", "processes": listed }));
+            .event(&json!({ "event": "ready", "processes": listed, "note": self.note }));
         let names: Vec<&str> = processes.iter().map(|(name, _)| name.as_str()).collect();
         self.output.note(format!("ready: {}", names.join(", ")));
+        if let Some(note) = &self.note {
+            self.output.note(format!("note: {note}"));
+        }
         self.output.next(&[
             "spotmux status".into(),
             "spotmux submit jobs.toml --wait".into(),
@@ -157,7 +199,9 @@ fn detached(
         let told: Value = serde_json::from_str(&line?).unwrap_or_default();
         match told["event"].as_str() {
             Some("ready") => {
-                output.result(&told, "the cluster is ready")?;
+                let note = told["note"].as_str();
+                let text = note.map_or_else(String::new, |note| format!("; note: {note}"));
+                output.result(&told, &format!("the cluster is ready{text}"))?;
                 output.next(&["spotmux status".into(), "spotmux down".into()]);
                 return Ok(Exit::Done);
             }

@@ -16,7 +16,7 @@ use shared::units::Bytes;
 use super::steady::is_lost;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
-use crate::local::cluster::{self, Line};
+use crate::local::cluster::{self, Line, Serving};
 use crate::local::family::{self, Around};
 use crate::local::free::Free;
 use crate::local::state::State;
@@ -188,7 +188,10 @@ struct Told<'a> {
 
 impl Around for Told<'_> {
     fn is_ready(&mut self) -> Result<bool, Failure> {
-        self.line.serves().map(|()| true)
+        match self.line.serves()? {
+            Serving::Ready(_) => Ok(true),
+            Serving::Waits(why) => Err(Failure::new(Exit::Unreachable, why)),
+        }
     }
 
     fn ask_end(&mut self) {

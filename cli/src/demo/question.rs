@@ -1,4 +1,4 @@
-//! The demo's questions asked of the cluster, once its jobs have ended.
+//! The demo's questions asked of the cluster: of the bare backbone before its jobs, and with their adapters behind them.
 
 use serde::Serialize;
 use shared::ids::JobId;
@@ -18,23 +18,32 @@ pub(crate) struct Told<'a> {
     pub(crate) text: &'a str,
 }
 
+/// The answer of the bare backbone to each job's question, as [`after`] asks.
+///
+/// # Errors
+/// As [`after`].
+pub(crate) fn before(desk: &Desk<'_>) -> Result<Vec<String>, Failure> {
+    let probes = Probe::all();
+    probes.iter().map(|probe| one(desk, probe, None)).collect()
+}
+
 /// The answer of each job to its question, greedily, so that it is the same every time; a job that did not succeed has
 /// none. Jobs are in the order of the probes.
 ///
 /// # Errors
 /// What the cluster refuses, and [`crate::exit::Exit::Interrupted`].
-pub(crate) fn ask(desk: &Desk<'_>, jobs: &[Option<JobId>]) -> Result<Vec<String>, Failure> {
+pub(crate) fn after(desk: &Desk<'_>, jobs: &[Option<JobId>]) -> Result<Vec<String>, Failure> {
     let probes = Probe::all();
     let asked = probes.iter().zip(jobs).map(|(probe, job)| match job {
         None => Ok(String::new()),
-        Some(job) => one(desk, probe, *job),
+        Some(job) => one(desk, probe, Some(*job)),
     });
     asked.collect()
 }
 
-fn one(desk: &Desk<'_>, probe: &Probe, job: JobId) -> Result<String, Failure> {
+fn one(desk: &Desk<'_>, probe: &Probe, job: Option<JobId>) -> Result<String, Failure> {
     let request = Request::Sample(SampleRequest {
-        job: Some(JobRef::Id(job)),
+        job: job.map(JobRef::Id),
         system: probe.system.clone(),
         prompt: probe.ask.clone(),
         raw: probe.raw,
@@ -57,7 +66,7 @@ fn one(desk: &Desk<'_>, probe: &Probe, job: JobId) -> Result<String, Failure> {
     desk.output.event(&Told {
         event: "answer",
         job: &probe.job,
-        when: "after",
+        when: if job.is_some() { "after" } else { "before" },
         text: &text,
     });
     Ok(text)

@@ -11,7 +11,7 @@ use shared::wire::view::ClusterView;
 use super::kit::{self, Probe};
 use super::lodging::{self, Wishes};
 use super::question::Told;
-use super::report::{Cluster, Happened};
+use super::report::{Answers, Cluster, Happened};
 use super::steady::Steady;
 use super::tour::Tour;
 use crate::adapter_folder;
@@ -47,8 +47,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) interrupt: &'a Interrupt,
 }
 
-/// What was trained, what each job answers then, and how it ended; nothing when the user stopped it.
-pub(crate) type Trained = Option<(Happened, Vec<String>, Exit)>;
+/// What was trained, what is answered before and after, and how it ended; nothing when the user stopped it.
+pub(crate) type Trained = Option<(Happened, Answers, Exit)>;
 
 impl Scene<'_> {
     /// Trains in this process.
@@ -57,6 +57,7 @@ impl Scene<'_> {
     /// When the engine refuses a job, or something cannot be saved.
     pub(crate) fn alone(&self, prepared: Vec<Prepared>) -> Result<Trained, Failure> {
         let engine = &self.jobs.file.engine;
+        let before = self.ask(None)?;
         self.output.note(format!(
             "training in this process, {} threads",
             self.cpu.threads()
@@ -81,8 +82,8 @@ impl Scene<'_> {
             cluster: None,
         };
         drop(run);
-        let answers = self.ask(Some(&adapters))?;
-        Ok(Some((happened, answers, exit)))
+        let after = self.ask(Some(&adapters))?;
+        Ok(Some((happened, Answers { before, after }, exit)))
     }
 
     /// Trains on a cluster of processes, and leaves none of them running.
@@ -165,7 +166,7 @@ impl Scene<'_> {
     ///
     /// # Errors
     /// [`Exit::Interrupted`], and when an adapter or a question does not fit the model.
-    pub(crate) fn ask(&self, adapters: Option<&[PathBuf]>) -> Result<Vec<String>, Failure> {
+    fn ask(&self, adapters: Option<&[PathBuf]>) -> Result<Vec<String>, Failure> {
         let mut answers = Vec::new();
         let backbone = self.backbone;
         for (number, probe) in Probe::all().into_iter().enumerate() {

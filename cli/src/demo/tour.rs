@@ -13,6 +13,7 @@ use shared::wire::view::{EventView, JobView};
 use super::heard::Heard;
 use super::lodging::News;
 use super::question;
+use super::report::Answers;
 use super::shift::{Held, Moved, Shift};
 use super::steady;
 use crate::clock::Stopwatch;
@@ -68,8 +69,8 @@ pub(crate) struct Toured {
     pub(crate) memory: Option<u64>,
     /// Processes of the cluster.
     pub(crate) processes: usize,
-    /// What each job answers with its adapter.
-    pub(crate) answers: Vec<String>,
+    /// What the backbone answers to each job's question, bare and with its adapter.
+    pub(crate) answers: Answers,
     /// Whether all jobs succeeded.
     pub(crate) exit: Exit,
 }
@@ -93,6 +94,7 @@ impl Tour<'_> {
     /// What the cluster refuses, [`Exit::Interrupted`], and when results cannot be written.
     pub(crate) fn go(&self) -> Result<Toured, Failure> {
         let processes = self.state.living().len();
+        let before = question::before(self.desk)?;
         let after = wait::newest(self.desk)?;
         let quiet = Output::new(false, true);
         let submitting = Desk {
@@ -128,9 +130,9 @@ impl Tour<'_> {
             }
             reports.push(report::came(job, &progress, reason));
         }
-        let answers = question::ask(self.desk, &trained)?;
+        let after = question::after(self.desk, &trained)?;
         Ok(Toured {
-            answers,
+            answers: Answers { before, after },
             reports,
             seconds,
             rate: tokens as f64 / seconds.max(1e-9),

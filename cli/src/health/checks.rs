@@ -15,6 +15,7 @@ use crate::backbone;
 use crate::clock;
 use crate::control::Control;
 use crate::machine;
+use crate::process::judge;
 use crate::security;
 use crate::settings::Settings;
 use crate::shown;
@@ -59,6 +60,29 @@ pub(super) fn ports(loaded: &Loaded) -> Vec<Check> {
         }
     }
     found
+}
+
+/// Whether anybody is to compute.
+pub(super) fn work(loaded: &Loaded) -> Check {
+    const WHAT: &str = "nodes";
+    let nodes = loaded.config.node.len();
+    match (nodes, loaded.config.market.runs()) {
+        (0, false) => Check::fail(
+            WHAT,
+            format!("{} lists no node", loaded.path.display()),
+            "add a [[node]] table, or name a market.provider",
+        ),
+        (0, true) => Check::ok(WHAT, "machines of a market"),
+        (_, _) => Check::ok(WHAT, format!("{nodes} are listed")),
+    }
+}
+
+/// Whether each process can be told what it is to do; of a model that does not open, that is said already.
+pub(super) fn processes(loaded: &Loaded, settings: &Settings, model_opens: bool) -> Vec<Check> {
+    let faults = judge::faults(loaded, settings).into_iter();
+    let news = faults.filter(|(who, _)| model_opens || *who != "coordinator");
+    news.map(|(who, failure)| Check::fail(who, failure.message(), failure.hints.join("; ")))
+        .collect()
 }
 
 /// Whether the nodes of this file tell of themselves where they should, and are well.

@@ -13,16 +13,26 @@ use crate::commands::doctor;
 use crate::control::quic::Quic;
 use crate::control::{Control, unfitting};
 use crate::exit::{Exit, Failure};
-use crate::health::{self, Verdict};
+use crate::health::{self, Check, Verdict};
 use crate::interrupt::Interrupt;
 use crate::settings::Settings;
 
-/// Refuses what cannot start: no node, a port that is taken, a model that is absent.
+/// Name of the coordinator's process.
+pub(crate) const COORDINATOR: &str = "coordinator";
+
+/// Refuses what cannot start: all that one of the processes would end for, and a port that is taken.
 ///
 /// # Errors
 /// [`Exit::BadInput`] with all that is known to be wrong.
 pub(crate) fn check(loaded: &Loaded, settings: &Settings) -> Result<(), Failure> {
-    let checks = health::before_start(loaded, settings);
+    refuse(health::before_start(loaded, settings))
+}
+
+/// Refuses what failed.
+///
+/// # Errors
+/// [`Exit::BadInput`] with all of it.
+pub(crate) fn refuse(checks: Vec<Check>) -> Result<(), Failure> {
     if health::worst(&checks) != Verdict::Fail {
         return Ok(());
     }
@@ -61,7 +71,7 @@ pub(crate) fn members(
     });
     let market = loaded.config.market.runs();
     let market = market.then(|| member("market-actor", &["market-actor"]));
-    std::iter::once(member("coordinator", &["coordinator"]))
+    std::iter::once(member(COORDINATOR, &["coordinator"]))
         .chain(nodes)
         .chain(market)
         .collect()
@@ -91,11 +101,11 @@ impl<'a> Line<'a> {
         Ok(control)
     }
 
-    /// Passes when the cluster serves.
+    /// Whether the cluster serves.
     ///
     /// # Errors
-    /// [`Exit::Unreachable`] with what is missing.
-    pub(crate) fn serves(&mut self) -> Result<(), Failure> {
+    /// When the coordinator does not answer.
+    pub(crate) fn serves(&mut self) -> Result<Serving, Failure> {
         let status = match self.open()?.request(&Request::Status) {
             Ok(Reply::Cluster(cluster)) => cluster,
             Ok(other) => return Err(unfitting(&other)),
@@ -104,7 +114,7 @@ impl<'a> Line<'a> {
                 return Err(failure);
             }
         };
-        serves(&status, self.loaded).map_err(|missing| Failure::new(Exit::Unreachable, missing))
+        Ok(serves(&status, self.loaded))
     }
 
     /// Asks the coordinator to end the cluster in order; who does not answer is ended by signals.
@@ -116,8 +126,18 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Whether the plan is in force and every listed node lives; else what is missing.
-fn serves(status: &ClusterView, loaded: &Loaded) -> Result<(), String> {
+/// Whether a cluster serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Serving {
+    /// It does; what its operator should know.
+    Ready(Option<String>),
+    /// What is missing.
+    Waits(String),
+}
+
+/// Whether the plan is in force and every listed node lives. A node that its operator drained gets no work however long
+/// one waits: a cluster that has no other place for its layers serves all the same, and says what gives it back.
+fn serves(status: &ClusterView, loaded: &Loaded) -> Serving {
     let alive = |name: &str| {
         let mut nodes = status.nodes.iter();
         nodes.any(|node| node.name.as_str() == name && node.health != NodeHealth::Lost)
@@ -125,18 +145,33 @@ fn serves(status: &ClusterView, loaded: &Loaded) -> Result<(), String> {
     let names = loaded.config.node.iter().map(|node| node.name.as_str());
     let missing: Vec<&str> = names.filter(|name| !alive(name)).collect();
     if !missing.is_empty() {
-        return Err(format!("not heard of: {}", missing.join(", ")));
+        return Serving::Waits(format!("not heard of: {}", missing.join(", ")));
     }
     let (placed, wanted) = (
         status.plan.replicas.len() as u64,
         loaded.config.plan.replicas,
     );
+    let draining = status.nodes.iter();
+    let draining = draining.filter(|node| node.health == NodeHealth::Draining);
+    let draining: Vec<String> = draining
+        .map(|node| format!("spotmux drain {} --undo", node.name))
+        .collect();
+    let lack = status.lack.as_deref().filter(|_| placed < wanted);
+    let note = match (lack, draining.is_empty()) {
+        (Some(lack), false) => Some(format!("{placed} of {wanted} replicas are placed: {lack}")),
+        (None, false) => Some(format!(
+            "a node shall be empty, and is given back by {}",
+            draining.join(", ")
+        )),
+        (_, true) => None,
+    };
     // A market's machines come with the work.
-    let placed_later = loaded.config.market.runs();
+    let placed_later = loaded.config.market.runs() || (lack.is_some() && note.is_some());
     if (placed < wanted && !placed_later) || status.moving.is_some() {
-        return Err(format!("{placed} of {wanted} replicas are placed"));
+        let lack = lack.map_or_else(String::new, |lack| format!(": {lack}"));
+        return Serving::Waits(format!("{placed} of {wanted} replicas are placed{lack}"));
     }
-    Ok(())
+    Serving::Ready(note)
 }
 
 #[cfg(test)]
@@ -193,18 +228,50 @@ listen = '127.0.0.1:2'
         let folder = tempfile::tempdir().unwrap();
         let loaded = loaded(folder.path(), NODES);
         let mut status = samples::cluster();
-        assert_eq!(serves(&status, &loaded), Err("not heard of: n2".into()));
+        let waits = |why: &str| Serving::Waits(why.into());
+        assert_eq!(serves(&status, &loaded), waits("not heard of: n2"));
         status.nodes[1].health = NodeHealth::Alive;
         assert_eq!(
             serves(&status, &loaded),
-            Err("1 of 1 replicas are placed".into())
+            waits("1 of 1 replicas are placed")
         );
         status.moving = None;
-        assert_eq!(serves(&status, &loaded), Ok(()));
+        assert_eq!(serves(&status, &loaded), Serving::Ready(None));
         status.plan.replicas.clear();
         assert_eq!(
             serves(&status, &loaded),
-            Err("0 of 1 replicas are placed".into())
+            waits("0 of 1 replicas are placed")
+        );
+        status.lack = Some("n1 is too small".into());
+        assert_eq!(
+            serves(&status, &loaded),
+            waits("0 of 1 replicas are placed: n1 is too small")
+        );
+    }
+
+    #[test]
+    fn a_drain_of_before_is_told_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let loaded = loaded(folder.path(), NODES);
+        let mut status = samples::cluster();
+        status.moving = None;
+        status.nodes[1].health = NodeHealth::Draining;
+        let Serving::Ready(Some(note)) = serves(&status, &loaded) else {
+            panic!("all replicas are placed");
+        };
+        assert!(note.contains("spotmux drain n2 --undo"), "{note}");
+        status.plan.replicas.clear();
+        assert!(
+            matches!(serves(&status, &loaded), Serving::Waits(_)),
+            "it may yet be placed"
+        );
+        status.lack = Some("n2 shall be empty, `spotmux drain n2 --undo` gives it back".into());
+        let Serving::Ready(Some(note)) = serves(&status, &loaded) else {
+            panic!("no wait helps");
+        };
+        assert!(
+            note.starts_with("0 of 1 replicas are placed: n2 shall be empty"),
+            "{note}"
         );
     }
 }

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use anyhow::Context;
+use shared::process::Process;
 use shared::units::Micros;
 
 use super::state::State;
@@ -16,7 +17,6 @@ use super::watch::{Effect, Event, Outcome, Patience, Watch};
 use crate::clock::Stopwatch;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
-use market_actor::provider::process::Process;
 
 /// How often it looks whether the cluster is ready, and whether the user wants the end.
 const LOOK: Duration = Duration::from_millis(200);

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use shared::config::load::Loaded;
 use shared::config::places;
+use shared::process::Process;
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::security;
-use market_actor::provider::process::Process;
 
 /// Name of the one who watches.
 const WATCHER: &str = "up";

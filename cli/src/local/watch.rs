@@ -206,8 +206,9 @@ impl Watch {
             Phase::Ending(outcome, step) if now >= self.until => {
                 let next = match step {
                     Step::Asked => Step::Nodes,
-                    Step::Nodes => Step::Coordinator,
-                    Step::Coordinator | Step::Force => Step::Force,
+                    Step::Nodes if self.lives[0] == Life::Runs => Step::Coordinator,
+                    // Nobody is left to be asked.
+                    Step::Nodes | Step::Coordinator | Step::Force => Step::Force,
                 };
                 self.end(outcome, next, now, effects);
             }
@@ -329,6 +330,18 @@ mod tests {
         assert_eq!(watch.step(Event::Tick, at(70)), [Kill(1)]);
         assert_eq!(watch.step(ended(1), at(71)), [End(Outcome::Asked)]);
         assert_eq!(watch.step(Event::Tick, at(200)), []);
+    }
+
+    #[test]
+    fn sv_3_a_node_that_does_not_obey_is_not_waited_for_twice() {
+        let mut watch = serving(3);
+        assert_eq!(watch.step(Event::Signal, at(10)), [AskEnd]);
+        let well = true;
+        let ended_well = Event::Ended { child: 0, well };
+        assert_eq!(watch.step(ended_well, at(14)), [Terminate(2), Terminate(1)]);
+        assert_eq!(watch.step(ended(2), at(15)), []);
+        assert_eq!(watch.step(Event::Tick, at(34)), [Kill(1)]);
+        assert_eq!(watch.step(ended(1), at(34)), [End(Outcome::Asked)]);
     }
 
     #[test]

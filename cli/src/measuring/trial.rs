@@ -9,7 +9,6 @@ use coordinator::plan::mix::Mix;
 use coordinator::plan::pipeline::{Pipeline, Stage};
 use coordinator::plan::profile::{Link, Profile};
 use coordinator::plan::snapshot::Task;
-use data::rows::TokenRow;
 use gpu_actor::model::Model;
 use gpu_actor::peft::init;
 use gpu_actor::train::pack::{self, Request};
@@ -17,10 +16,10 @@ use gpu_actor::train::session::{self, Session};
 use kernels::cpu::Cpu;
 use serde::Serialize;
 use serde_json::{Value, json};
-use shared::job::JobSpec;
-use shared::units::Micros;
 
 use super::gather;
+use super::pace::Pace;
+use super::workload::{Workload, everywhere, lora};
 use crate::clock::Stopwatch;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
@@ -30,23 +29,21 @@ use crate::render::{Align, Table};
 const PER_PASS: usize = 512;
 /// Steps that are measured after one that is not; the median counts.
 const ROUNDS: usize = 3;
-/// Steps of a job: more than are taken.
-const STEPS: u64 = 1_000;
 
 /// A mix of jobs.
 #[derive(Clone, Debug)]
 pub(crate) struct Trial {
     name: &'static str,
-    jobs: Vec<(Value, Vec<usize>)>,
+    workload: Workload,
     /// Whether each job takes its step by itself, one after another.
     apart: bool,
 }
 
 impl Trial {
-    fn new(name: &'static str, jobs: Vec<(Value, Vec<usize>)>) -> Self {
+    fn new(name: &'static str, workload: Workload) -> Self {
         Self {
             name,
-            jobs,
+            workload,
             apart: false,
         }
     }
@@ -61,13 +58,9 @@ impl Trial {
     }
 
     /// The same with every sequence as long as the longest: what padding computes.
-    fn padded(mut self, name: &'static str) -> Self {
-        let lengths = self.jobs.iter().flat_map(|(_, lengths)| lengths);
-        let longest = lengths.max().copied().unwrap_or(0);
-        for (_, lengths) in &mut self.jobs {
-            lengths.fill(longest);
-        }
-        Self { name, ..self }
+    fn padded(&self, name: &'static str) -> Self {
+        let all: Vec<usize> = (0..self.workload.len()).collect();
+        Self::new(name, self.workload.padded(&[all]))
     }
 }
 
@@ -88,104 +81,58 @@ pub(crate) struct Found {
     pub(crate) predicted_ms: f64,
     /// Of the measured time, with its sign.
     pub(crate) error_percent: f64,
-}
-
-fn lora(rank: u64, targets: Value) -> Value {
-    json!({ "method": "lora", "rank": rank, "targets": targets })
+    /// Rate of the machine around the measurement, over that of the profile.
+    pub(crate) rate: f64,
+    /// The error if the machine had kept its rate.
+    pub(crate) error_at_rate_percent: f64,
 }
 
 /// The mixes; no sequence is longer than the model takes.
 pub(crate) fn trials(context: usize) -> Vec<Trial> {
-    let all = |rank| lora(rank, json!("all-linear"));
-    // Lengths of SST2, OpenBookQA and RTE in the MuxTune paper, and its batches (workloads A and B).
-    let batches = [4, 2, 4, 4, 8, 2, 4, 4];
-    let paper = |lengths: [usize; 8]| {
-        let jobs = lengths.into_iter().zip(batches);
-        jobs.map(|(length, batch)| (all(16), vec![length.min(context); batch]))
-            .collect()
-    };
-    let within = |lengths: Vec<usize>| -> Vec<usize> {
-        lengths
-            .into_iter()
-            .map(|length| length.min(context))
-            .collect()
-    };
+    let mix = |name, jobs: Vec<(Value, Vec<usize>)>| Trial::new(name, Workload::new(jobs, context));
     let (a, b) = (
-        Trial::new("workload A", paper([64, 128, 128, 64, 64, 64, 128, 128])),
-        Trial::new("workload B", paper([256, 64, 256, 64, 64, 256, 256, 256])),
+        Trial::new("workload A", Workload::a(context)),
+        Trial::new("workload B", Workload::b(context)),
     );
     vec![
-        Trial::new("one job", vec![(all(8), within(vec![93, 81, 60, 77]))]),
-        Trial::new(
+        mix("one job", vec![(everywhere(8), vec![93, 81, 60, 77])]),
+        mix(
             "two of rank 32",
             vec![
-                (all(32), within(vec![128; 4])),
-                (all(32), within(vec![256; 2])),
+                (everywhere(32), vec![128; 4]),
+                (everywhere(32), vec![256; 2]),
             ],
         ),
-        Trial::new(
+        mix(
             "methods",
             vec![
-                (all(8), within(vec![93, 81, 60, 77])),
-                (lora(32, json!(["q_proj", "v_proj"])), within(vec![64; 8])),
-                (json!({ "method": "ia3" }), within(vec![256; 2])),
-                (
-                    json!({ "method": "bottleneck", "size": 32 }),
-                    within(vec![128; 4]),
-                ),
+                (everywhere(8), vec![93, 81, 60, 77]),
+                (lora(32, json!(["q_proj", "v_proj"])), vec![64; 8]),
+                (json!({ "method": "ia3" }), vec![256; 2]),
+                (json!({ "method": "bottleneck", "size": 32 }), vec![128; 4]),
             ],
         ),
-        Trial::new(
+        mix(
             "short and long",
             vec![
-                (all(16), within(vec![16; 16])),
-                (all(16), within(vec![1024])),
-                (lora(8, json!("attention")), within(vec![512; 2])),
+                (everywhere(16), vec![16; 16]),
+                (everywhere(16), vec![1024]),
+                (lora(8, json!("attention")), vec![512; 2]),
             ],
         ),
         a.clone().apart("A, passes not shared"),
-        a.clone().padded("A, padded"),
+        a.padded("A, padded"),
         a,
         b.clone().apart("B, passes not shared"),
-        b.clone().padded("B, padded"),
+        b.padded("B, padded"),
         b,
     ]
 }
 
 impl Trial {
-    fn specs(&self) -> Result<Vec<JobSpec>, Failure> {
-        let spec = |(number, (adapter, lengths)): (usize, &(Value, Vec<usize>))| {
-            serde_json::from_value(json!({
-                "name": format!("trial-{number}"), "adapter": adapter,
-                "data": { "train": "made up" },
-                "train": { "steps": STEPS, "batch_size": lengths.len(), "shuffle": false },
-                "checkpoint": { "every_steps": 0 },
-            }))
-        };
-        let specs: Result<Vec<JobSpec>, _> = self.jobs.iter().enumerate().map(spec).collect();
-        specs.or_exit(Exit::Internal)
-    }
-
-    fn rows(&self, vocabulary: usize) -> Vec<Vec<TokenRow>> {
-        let row = |length: &usize| {
-            let ids: Vec<u32> = (0..*length)
-                .map(|i| ((i * 7 + 3) % vocabulary) as u32)
-                .collect();
-            let labels = ids.iter().enumerate().map(|(index, id)| match index {
-                0 => data::mask::NOT_TRAINED,
-                _ => *id as i32,
-            });
-            let labels = labels.collect();
-            TokenRow::new(ids, labels)
-        };
-        let jobs = self.jobs.iter();
-        jobs.map(|(_, lengths)| lengths.iter().map(row).collect())
-            .collect()
-    }
-
     /// Passes of a step, as the engine packs them.
     fn passes(&self) -> usize {
-        let rows = self.rows(2);
+        let rows = self.workload.rows(2);
         let requests: Vec<Request<'_>> = rows
             .iter()
             .enumerate()
@@ -221,17 +168,7 @@ impl Trial {
             }],
             padded: false,
         };
-        let tasks: Vec<Task> = self
-            .specs()?
-            .iter()
-            .zip(&self.jobs)
-            .map(|(spec, (_, lengths))| {
-                let rows: Vec<u32> = lengths.iter().map(|length| *length as u32).collect();
-                let all: usize = lengths.iter().sum();
-                let counted = (1000 * (all - lengths.len()) / all.max(1)) as u64;
-                Task::of(spec, "trial", &rows, counted, STEPS, Micros(0))
-            })
-            .collect();
+        let tasks = self.workload.tasks()?;
         let tasks: Vec<&Task> = tasks.iter().collect();
         let passes = self.passes() as u64;
         let loads = pipeline.loads(&tasks, passes);
@@ -249,8 +186,9 @@ impl Trial {
         model: &Arc<Model>,
         cpu: &Cpu,
         profile: &Profile,
-        interrupt: &Interrupt,
+        (pace, interrupt): (&mut Pace, &Interrupt),
     ) -> Result<Found, Failure> {
+        let before = pace.rate()?;
         let parts: Vec<Self> = match self.apart {
             true => self.alone().collect(),
             false => vec![self.clone()],
@@ -261,22 +199,26 @@ impl Trial {
             measured += part.measured(model, cpu, interrupt)?;
             passes += part.passes();
         }
+        let rate = f64::midpoint(before, pace.rate()?);
         let (measured_ms, predicted_ms) = (measured * 1e3, predicted as f64 / 1e6);
+        let error = |measured: f64| 100.0 * (predicted_ms - measured) / measured;
         Ok(Found {
             mix: self.name,
-            jobs: self.jobs.len(),
-            rows: self.jobs.iter().flat_map(|(_, lengths)| lengths).sum(),
+            jobs: self.workload.len(),
+            rows: self.workload.total(),
             passes,
             measured_ms,
             predicted_ms,
-            error_percent: 100.0 * (predicted_ms - measured_ms) / measured_ms,
+            error_percent: error(measured_ms),
+            rate,
+            error_at_rate_percent: error(measured_ms * rate),
         })
     }
 
     /// Each job by itself.
     fn alone(&self) -> impl Iterator<Item = Self> + '_ {
-        let jobs = self.jobs.iter();
-        jobs.map(|job| Self::new(self.name, vec![job.clone()]))
+        let each = self.workload.alone();
+        each.map(|workload| Self::new(self.name, workload))
     }
 
     /// Seconds of a step.
@@ -287,7 +229,8 @@ impl Trial {
         interrupt: &Interrupt,
     ) -> Result<f64, Failure> {
         let mut session = Session::new(Arc::clone(model), cpu.clone(), PER_PASS);
-        for (spec, rows) in self.specs()?.into_iter().zip(self.rows(model.shape.vocab)) {
+        let rows = self.workload.rows(model.shape.vocab);
+        for (spec, rows) in self.workload.specs()?.into_iter().zip(rows) {
             let layout = session::layout_of(&spec.adapter, model, spec.seed);
             let values = init::values(&layout, model, cpu, spec.seed, &[]);
             let admitted = session.admit(spec, layout, values, rows, Vec::new(), None);
@@ -316,6 +259,8 @@ pub(crate) fn text(all: &[Found]) -> String {
         ("measured ms", Align::Right),
         ("predicted ms", Align::Right),
         ("error", Align::Right),
+        ("machine's rate", Align::Right),
+        ("error at that rate", Align::Right),
     ]);
     for found in all {
         table.row([
@@ -326,14 +271,21 @@ pub(crate) fn text(all: &[Found]) -> String {
             format!("{:.0}", found.measured_ms),
             format!("{:.0}", found.predicted_ms),
             format!("{:+.1} %", found.error_percent),
+            format!("{:.2}", found.rate),
+            format!("{:+.1} %", found.error_at_rate_percent),
         ]);
     }
-    let absolute = all.iter().map(|found| found.error_percent.abs());
-    let mean = absolute.clone().sum::<f64>() / all.len().max(1) as f64;
-    let worst = absolute.fold(0.0, f64::max);
+    let summed = |error: fn(&Found) -> f64| {
+        let absolute = all.iter().map(|found| error(found).abs());
+        let mean = absolute.clone().sum::<f64>() / all.len().max(1) as f64;
+        let worst = absolute.fold(0.0, f64::max);
+        format!("mean error {mean:.1} %, worst {worst:.1} %")
+    };
     format!(
-        "{}mean error {mean:.1} %, worst {worst:.1} %\n",
-        table.text()
+        "{}{}; at the machine's rate of each moment: {}\n",
+        table.text(),
+        summed(|found| found.error_percent),
+        summed(|found| found.error_at_rate_percent)
     )
 }
 
@@ -347,7 +299,8 @@ mod tests {
             "vocab_size":128,"intermediate_size":128,"max_position_embeddings":256,"rms_norm_eps":1e-5}"#;
         let shape = shared::model::config::parse(text).expect("a configuration");
         for trial in trials(shape.max_positions) {
-            for (spec, (_, lengths)) in trial.specs().expect("jobs").iter().zip(&trial.jobs) {
+            let specs = trial.workload.specs().expect("jobs");
+            for (spec, lengths) in specs.iter().zip(trial.workload.lengths()) {
                 assert!(
                     spec.problems(&shape).is_empty(),
                     "{}: {:?}",
@@ -356,7 +309,7 @@ mod tests {
                 );
                 assert!(lengths.iter().all(|length| *length <= shape.max_positions));
             }
-            let rows: usize = trial.jobs.iter().flat_map(|(_, lengths)| lengths).sum();
+            let rows = trial.workload.total();
             assert!(trial.passes() >= rows.div_ceil(PER_PASS), "{}", trial.name);
         }
     }
@@ -371,10 +324,14 @@ mod tests {
             measured_ms: 200.0,
             predicted_ms: 190.0,
             error_percent: -5.0,
+            rate: 0.9,
+            error_at_rate_percent: 5.6,
         };
         let text = text(&[found]);
         assert!(
-            text.contains("-5.0 %") && text.contains("mean error 5.0 %"),
+            text.contains("-5.0 %")
+                && text.contains("mean error 5.0 %")
+                && text.contains("rate of each moment: mean error 5.6 %"),
             "{text}"
         );
     }

@@ -12,6 +12,7 @@ use crate::backbone;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::language::Language;
 use crate::measuring::gather;
+use crate::planning::shapes;
 use crate::settings::Settings;
 use crate::store::Store;
 
@@ -43,10 +44,16 @@ pub(crate) fn look(
     weights: Option<Weights>,
     settings: &Settings,
 ) -> Result<Planned, Failure> {
-    let path = Store::new(settings)?.resolve(name, base)?;
-    let mut planned = match sizes_alone(&path) {
-        Some(file) => of_sizes(&file, name)?,
-        None => of_files(&path, name)?,
+    let mut planned = match Store::new(settings)?.resolve(name, base) {
+        Ok(path) => match sizes_alone(&path) {
+            Some(file) => of_sizes(&file, name)?,
+            None => of_files(&path, name)?,
+        },
+        Err(failure) if failure.exit == Exit::NotFound => match shapes::named(name) {
+            Some(shape) => of_shape(shape?, name.to_owned()),
+            None => return Err(failure.hint(shapes::hint(name))),
+        },
+        Err(failure) => return Err(failure),
     };
     if let Some(weights) = weights {
         planned.blocks = weights;
@@ -77,13 +84,19 @@ fn of_sizes(file: &Path, name: &str) -> Result<Planned, Failure> {
     let shape = config::parse(&text)
         .with_context(|| file.display().to_string())
         .or_exit(Exit::BadInput)?;
-    Ok(Planned {
-        name: config::hub_name(&text).unwrap_or_else(|| name.to_owned()),
+    let name = config::hub_name(&text).unwrap_or_else(|| name.to_owned());
+    Ok(of_shape(shape, name))
+}
+
+/// A backbone of which only sizes are known.
+pub(crate) fn of_shape(shape: ModelShape, name: String) -> Planned {
+    Planned {
+        name,
         shape,
         blocks: Weights::Bf16,
         tables: Weights::Bf16,
         language: None,
-    })
+    }
 }
 
 fn of_files(path: &Path, name: &str) -> Result<Planned, Failure> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
+use coordinator::plan::bounds;
 use coordinator::plan::profile::{Profile, processor};
 use coordinator::plan::snapshot::Machine;
 use data::regular;
@@ -19,8 +20,6 @@ use crate::machine;
 
 /// Largest file of nodes read.
 const LIMIT: u64 = 1 << 20;
-/// Most nodes of a plan.
-const MOST: usize = 4_096;
 /// Memory of a processor that says nothing of it.
 const MEMORY: u64 = 4 << 30;
 
@@ -56,6 +55,43 @@ struct Written {
     price_usd_hour: f64,
     #[serde(default)]
     losses_per_1000_hours: u64,
+}
+
+/// Numbers of a node that are within what planning takes.
+struct Numbers {
+    memory: Option<u64>,
+    threads: u32,
+    price: MicroUsd,
+}
+
+impl Written {
+    /// Its numbers, or the key, the number and its bound.
+    fn within(&self) -> Result<Numbers, String> {
+        let said = |error: bounds::OutOfBounds| error.to_string();
+        if let Some(gib) = self.memory_gib {
+            bounds::MEMORY_GIB.check_real(gib).map_err(said)?;
+        }
+        let memory = self
+            .memory_gib
+            .map(|gib| (gib * (1u64 << 30) as f64) as u64);
+        if memory == Some(0) {
+            return Err(
+                "memory_gib is less than a byte: leave it out for that of the device".into(),
+            );
+        }
+        let threads = bounds::THREADS.check(self.threads as u64).map_err(said)?;
+        let price = bounds::PRICE
+            .check_real(self.price_usd_hour)
+            .map_err(said)?;
+        bounds::LOSSES
+            .check(self.losses_per_1000_hours)
+            .map_err(said)?;
+        Ok(Numbers {
+            memory,
+            threads: u32::try_from(threads).unwrap_or(u32::MAX),
+            price: MicroUsd((price * 1e6) as u64),
+        })
+    }
 }
 
 fn one() -> usize {
@@ -110,35 +146,19 @@ fn site(written: &[Written], read: &[Profile]) -> Result<Site, Failure> {
         Failure::new(Exit::BadInput, format!("node {}: {problem}", node.name))
     };
     for node in written {
-        let memory = match node.memory_gib {
-            Some(gib) if !(gib.is_finite() && gib > 0.0) => {
-                return Err(wrong(
-                    node,
-                    format!("memory_gib = {gib} is not a number above 0"),
-                ));
-            }
-            given => given.map(|gib| (gib * (1u64 << 30) as f64) as u64),
-        };
-        if !(node.price_usd_hour.is_finite() && node.price_usd_hour >= 0.0) {
-            let price = node.price_usd_hour;
-            return Err(wrong(
-                node,
-                format!("price_usd_hour = {price} is not a number from 0"),
-            ));
+        let numbers = node.within().map_err(|error| wrong(node, error))?;
+        let (memory, threads) = (numbers.memory, numbers.threads);
+        let all = site.nodes.len().saturating_add(node.count);
+        if node.count == 0 || bounds::NODES.check(all as u64).is_err() {
+            let (count, most) = (node.count, bounds::NODES.most);
+            let problem = format!("count = {count}: there may be 1 to {most} nodes in all");
+            return Err(wrong(node, problem));
         }
-        if node.count == 0 || site.nodes.len() + node.count > MOST {
-            return Err(wrong(
-                node,
-                format!(
-                    "count = {}: there may be 1 to {MOST} nodes in all",
-                    node.count
-                ),
-            ));
-        }
-        let threads = u32::try_from(node.threads).unwrap_or(u32::MAX);
         let profile = match node.device.as_str() {
             "cpu" => of_processor("cpu", threads, memory.unwrap_or(MEMORY), read),
-            device => profiles::named(device, read).map_err(|problem| wrong(node, problem))?,
+            device => {
+                profiles::named(device, read, &["cpu"]).map_err(|problem| wrong(node, problem))?
+            }
         };
         for number in 1..=node.count {
             let name = match node.count {
@@ -150,7 +170,7 @@ fn site(written: &[Written], read: &[Profile]) -> Result<Site, Failure> {
                 device: profile.device.clone(),
                 memory: Bytes(memory.unwrap_or(profile.memory_bytes)),
                 site: node.site.clone(),
-                price: MicroUsd((node.price_usd_hour * 1e6) as u64),
+                price: numbers.price,
                 losses_per_kilohour: node.losses_per_1000_hours,
             };
             if site.nodes.insert(name.clone(), machine).is_some() {
@@ -212,7 +232,7 @@ pub(crate) fn of_cluster(nodes: &[NodeView], read: &[Profile]) -> Site {
         };
         let machine = Machine {
             device: profile.device.clone(),
-            memory: node.memory,
+            memory: Bytes(bounds::MEMORY.nearest(node.memory.0)),
             site: here(),
             price: MicroUsd(0),
             losses_per_kilohour: 0,

@@ -62,6 +62,7 @@ pub(crate) fn of(args: &ProblemArgs, session: &Session<'_>) -> Result<Problem, F
     let options = Options {
         stages: args.stages,
         replicas: args.replicas,
+        saturation: args.saturation.rule(),
         ..Options::default()
     };
     let jobs: BTreeMap<JobId, Job> = (1..).map(JobId).zip(jobs).collect();
@@ -89,7 +90,7 @@ fn model(
         (None, None) => {
             let message = "neither a file of jobs nor --model says which backbone is meant";
             return Err(Failure::new(Exit::Usage, message)
-                .hint("spotmux plan --model llama-3-70b/config.json --nodes 8xh100"));
+                .hint("spotmux plan --model llama-3-70b --nodes 8xh100"));
         }
     };
     backbone::look(&name, &base, args.weights, session.settings)

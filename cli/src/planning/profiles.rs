@@ -34,8 +34,12 @@ pub(crate) fn read(path: &Path) -> Result<Profile, Failure> {
         .map_err(|failure| failure.hint("measure one: spotmux profile -o FILE"))
 }
 
-/// The profile of a device: one that was read, by its name; else a known one, by its word or its name.
-pub(crate) fn named(word: &str, read: &[Profile]) -> Result<Profile, String> {
+/// The profile of a device: one that was read, by its name; else a known one, by its word or its name. `others` are words
+/// that the caller takes beside these.
+///
+/// # Errors
+/// What may be given instead.
+pub(crate) fn named(word: &str, read: &[Profile], others: &[&str]) -> Result<Profile, String> {
     if let Some(profile) = read.iter().find(|profile| profile.device == word) {
         return Ok(profile.clone());
     }
@@ -44,14 +48,14 @@ pub(crate) fn named(word: &str, read: &[Profile]) -> Result<Profile, String> {
         .find(|(short, peak)| *short == word || peak.device == word);
     known
         .map(|(_, peak)| Profile::peak(peak))
-        .ok_or_else(|| unknown(word, read))
+        .ok_or_else(|| unknown(word, read, others))
 }
 
-fn unknown(word: &str, read: &[Profile]) -> String {
+fn unknown(word: &str, read: &[Profile], others: &[&str]) -> String {
     let words = || {
         let known = KNOWN.iter().map(|(short, _)| *short);
         known
-            .chain(["cpu"])
+            .chain(others.iter().copied())
             .chain(read.iter().map(|profile| profile.device.as_str()))
     };
     let listed: Vec<&str> = words().collect();
@@ -68,10 +72,16 @@ mod tests {
 
     #[test]
     fn a_device_has_its_word_and_its_name() {
-        let by_word = named("h100", &[]).expect("known");
-        assert_eq!(named("NVIDIA H100", &[]), Ok(by_word));
-        let said = named("h10", &[]).expect_err("unknown");
+        let by_word = named("h100", &[], &[]).expect("known");
+        assert_eq!(named("NVIDIA H100", &[], &[]), Ok(by_word));
+        let said = named("h10", &[], &[]).expect_err("unknown");
         assert!(said.contains("rtx4090") && said.contains("h100"), "{said}");
+        // A word that is not taken is not suggested.
+        let said = named("cpu", &[], &[]).expect_err("unknown here");
+        assert!(
+            !said.contains(", cpu") && !said.contains("did you mean"),
+            "{said}"
+        );
     }
 
     #[test]

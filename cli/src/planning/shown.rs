@@ -43,6 +43,9 @@ pub(crate) fn text(problem: &Problem, plan: &Plan, explanation: &Explanation, wh
         for refusal in &explanation.refused {
             let _ = writeln!(text, "{} can never train here: {}", refusal.0, refusal.1);
         }
+        for ground in &explanation.grounds {
+            let _ = writeln!(text, "note: {ground}");
+        }
     }
     for assumed in &problem.assumed {
         let _ = writeln!(text, "note: {assumed}");

@@ -80,6 +80,9 @@ pub(crate) fn glance(cluster: &ClusterView) -> String {
     if let Some((epoch, state)) = &cluster.moving {
         pairs.push(("moving", format!("to plan {epoch}: {state}")));
     }
+    if let Some(lack) = &cluster.lack {
+        pairs.push(("lacks", lack.clone()));
+    }
     pairs.push((
         "jobs",
         if jobs.is_empty() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use shared::units::Micros;
-use shared::wire::view::JobView;
+use shared::wire::view::{JobView, Tempo};
 
 use super::{inner, span, value};
 use crate::render::{self, Align, Table};
@@ -58,6 +58,24 @@ fn place(job: &JobView) -> String {
     }
 }
 
+/// How fast a job goes, and what its company adds.
+fn pace(tempo: &Tempo) -> String {
+    let (step, steps) = (tempo.step, tempo.steps);
+    let Some(alone) = tempo.alone.filter(|alone| alone.0 > 0) else {
+        return format!("{step} (median of {steps})");
+    };
+    let basis = if tempo.measured {
+        "predicted from a measured profile"
+    } else {
+        "predicted from conservative figures: plan.profile tells better"
+    };
+    format!(
+        "{step} (median of {steps}), {:.2} of {alone} alone; company adds {} to a step; {basis}",
+        step.0 as f64 / alone.0 as f64,
+        step.since(alone)
+    )
+}
+
 /// A job as facts.
 pub(crate) fn facts(job: &JobView, now: Micros) -> String {
     let ago = |at: Micros| format!("{} ago", span(now.since(at)));
@@ -85,8 +103,14 @@ pub(crate) fn facts(job: &JobView, now: Micros) -> String {
         pairs.push(("learning rate", format!("{rate:.3e}")));
     }
     pairs.push(("place", place(job)));
+    if let Some(tempo) = &job.tempo {
+        pairs.push(("step", pace(tempo)));
+    }
     if job.recoveries > 0 {
         pairs.push(("recoveries", job.recoveries.to_string()));
+    }
+    if job.moves > 0 {
+        pairs.push(("moves", job.moves.to_string()));
     }
     pairs.push(("submitted", ago(job.submitted)));
     if let Some(started) = job.started {
@@ -116,6 +140,15 @@ pub(crate) fn told(job: &JobView) -> Value {
         told[name] = json!(at.map(Micros::seconds));
     }
     told["last_eval_step"] = json!(eval.map(|(_, step)| step));
+    told["tempo"] = json!(job.tempo.map(|tempo| json!({
+        "step_seconds": tempo.step.seconds(),
+        "steps": tempo.steps,
+        "alone_seconds": tempo.alone.map(Micros::seconds),
+        "slowdown": tempo.alone.filter(|alone| alone.0 > 0)
+            .map(|alone| tempo.step.0 as f64 / alone.0 as f64),
+        "added_seconds": tempo.alone.map(|alone| tempo.step.since(alone).seconds()),
+        "profile_measured": tempo.measured,
+    })));
     told
 }
 
@@ -143,6 +176,31 @@ j3  support  LoRA r=8  running  40/100  2.00 -> 1.50  2.25 -> 1.25 at step 20  r
 j4  style    LoRA r=8  queued    0/100  2.00 -> 1.50                        -  2 before it  90 s
 ";
         assert_eq!(text, expected, "{text}");
+    }
+
+    #[test]
+    fn a_job_tells_what_its_company_costs() {
+        let mut job = samples::job(3, "support", JobState::Running);
+        job.tempo = Some(Tempo {
+            step: Micros(1_500_000),
+            steps: 8,
+            alone: Some(Micros(1_000_000)),
+            measured: true,
+        });
+        let text = facts(&job, NOW);
+        let said = "1.5 s (median of 8), 1.50 of 1.0 s alone; company adds 500.0 ms to a step";
+        assert!(text.contains(said), "{text}");
+        assert_eq!(told(&job)["tempo"]["slowdown"], 1.5);
+        if let Some(tempo) = &mut job.tempo {
+            (tempo.alone, tempo.measured) = (None, false);
+        }
+        assert!(
+            facts(&job, NOW).contains("1.5 s (median of 8)\n"),
+            "{}",
+            facts(&job, NOW)
+        );
+        job.tempo = None;
+        assert_eq!(told(&job)["tempo"], Value::Null);
     }
 
     #[test]

@@ -26,11 +26,13 @@ pub(crate) fn job(id: u64, name: &str, state: JobState) -> JobView {
         replica: Some(0),
         queue_position: None,
         recoveries: 0,
+        moves: 0,
         submitted: Micros(10_000_000),
         started: Some(Micros(30_000_000)),
         ended: None,
         spec: r#"{"seed":42}"#.into(),
         trace: "abc".into(),
+        tempo: None,
     }
 }
 
@@ -80,6 +82,7 @@ pub(crate) fn cluster() -> ClusterView {
             sharing: Vec::new(),
         },
         moving: Some((PlanEpoch(3), "preparing".into())),
+        lack: None,
         model: "tiny".into(),
         layers: 4,
         jobs: vec![

@@ -97,15 +97,22 @@ fn stopped_while_it_trains_it_leaves_no_process() {
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut asked = false;
+    let (mut asked, mut answers) = (false, 0);
     for line in lines {
         let told: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        if told["event"] == "step" && !asked {
+        if told["event"] == "answer" && !asked {
+            // By the cluster, as those that come after.
+            assert_eq!(told["when"], "before");
+            answers += 1;
+        }
+        if (told["event"] == "answer" || told["event"] == "step") && !asked {
             assert_eq!(
                 processes_of(&sandbox).len(),
                 5,
                 "the demo, a coordinator, 3 nodes"
             );
+        }
+        if told["event"] == "step" && !asked {
             let id = child.id().to_string();
             let sent = Command::new("kill").args(["-INT", &id]).status().unwrap();
             asked = sent.success();
@@ -113,6 +120,7 @@ fn stopped_while_it_trains_it_leaves_no_process() {
         assert_ne!(told["event"], "demo", "it went on to the end");
     }
     assert!(asked);
+    assert_eq!(answers, 7, "one for each job");
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(processes_of(&sandbox), Vec::<String>::new());
 }

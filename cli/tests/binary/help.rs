@@ -23,6 +23,7 @@ const COMMANDS: &[&[&str]] = &[
     &["bench"],
     &["bench", "train"],
     &["bench", "pipeline"],
+    &["bench", "plan"],
     &["profile"],
     &["plan"],
     &["quote"],

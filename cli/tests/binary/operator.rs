@@ -63,9 +63,14 @@ fn settings_are_shown_with_where_they_come_from() {
     sandbox
         .run(&["config", "init", "new/cluster.toml"])
         .ended_with(0);
+    // Nobody fetched its model: it is what `up` would say.
     sandbox
         .run(&["config", "check", "--config", "new/cluster.toml"])
-        .ended_with(0);
+        .ended_with(3)
+        .said(&["smollm2-135m-instruct", "model.path"]);
+    let tiny = ["--set", "model.path=../tiny"];
+    let check = ["config", "check", "--config", "new/cluster.toml"];
+    sandbox.run(&[&check[..], &tiny].concat()).ended_with(0);
     let none = Sandbox::new();
     none.run(&["config", "show"])
         .ended_with(4)
@@ -83,6 +88,37 @@ fn nothing_is_started_when_anything_is_wrong() {
         .run(&["up", "--set", "model.path=absent"])
         .ended_with(3)
         .said(&["the cluster cannot start", "absent", "nothing was started"]);
+    // What a process would end for at its start is refused before, and by `config check` alike.
+    sandbox.write("journal", "a letter, and not a journal");
+    sandbox.write("profile.json", "{}");
+    let wrong: [(&[&str], &str); 5] = [
+        (&["coordinator.journal=journal"], "the journal"),
+        (&["plan.profile=profile.json"], "profile"),
+        (&["plan.tenants=a=none"], "plan.tenants"),
+        (
+            &["market.provider=local", "market.policy=nonsense"],
+            "market.policy",
+        ),
+        (
+            &["market.provider=replay", "market.trace=absent.json"],
+            "market.trace",
+        ),
+    ];
+    for (set, told) in wrong {
+        let set: Vec<&str> = set.iter().flat_map(|key| ["--set", key]).collect();
+        for command in [&["up"][..], &["config", "check"]] {
+            let refused = [command, &set].concat();
+            sandbox.run(&refused).ended_with(3).said(&[told]);
+        }
+    }
+    sandbox.run(&["ca", "init"]).ended_with(0);
+    for command in [&["up"][..], &["config", "check"]] {
+        let other = [command, &["--set", "cluster.name=other"]].concat();
+        sandbox
+            .run(&other)
+            .ended_with(3)
+            .said(&["is the authority of cluster local"]);
+    }
     let text = sandbox.read("cluster.toml");
     let port = text
         .split("listen = '")

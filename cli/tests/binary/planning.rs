@@ -174,3 +174,135 @@ fn a_fleet_is_simulated_and_drawn() {
         .ended_with(3)
         .said(&["is no trace"]);
 }
+
+#[test]
+fn absurd_numbers_are_refused_with_their_key_and_bound() {
+    let sandbox = Sandbox::with_jobs(JOBS);
+    for (line, key) in [
+        ("threads = 99999999999", "threads = 99999999999"),
+        ("memory_gib = 1e300", "memory_gib"),
+        ("memory_gib = -1", "memory_gib = -1"),
+        ("count = 9223372036854775807", "count"),
+        ("price_usd_hour = 1e300", "price_usd_hour"),
+        (
+            "losses_per_1000_hours = 9223372036854775807",
+            "losses_per_1000_hours",
+        ),
+    ] {
+        let node = format!("[[node]]\nname = 'a'\ndevice = 'cpu'\n{line}\n");
+        sandbox.write("nodes.toml", node);
+        sandbox
+            .run(&["plan", "jobs.toml", "--nodes", "nodes.toml"])
+            .ended_with(3)
+            .said(&["node a", key]);
+    }
+    for words in [
+        ["--stages", "0"],
+        ["--replicas", "100000"],
+        ["--max-added-latency", "4294967295"],
+    ] {
+        let mut ask = vec!["plan", "jobs.toml"];
+        ask.extend(words);
+        sandbox.run(&ask).ended_with(2).said(&[words[1]]);
+    }
+    sandbox
+        .run(&["plan", "jobs.toml", "--replicas", "7"])
+        .ended_with(3)
+        .said(&["ask for 1 to 1"]);
+    sandbox
+        .run(&["quote", "jobs.toml", "--deadline", "1e300"])
+        .ended_with(2)
+        .said(&["876000"]);
+    let large = LLAMA_70B.replace(
+        "\"num_hidden_layers\":80",
+        "\"num_hidden_layers\":1000000000",
+    );
+    sandbox.write("large/config.json", large);
+    sandbox
+        .run(&["plan", "--model", "large", "--nodes", "8xh100"])
+        .ended_with(3)
+        .said(&["num_hidden_layers"]);
+}
+
+#[test]
+fn fleets_that_are_too_much_are_refused_at_once() {
+    let sandbox = Sandbox::new();
+    for (words, said) in [
+        (
+            &["--gpus", "4", "--jobs-per-hour", "1e300"][..],
+            "--jobs-per-hour",
+        ),
+        (
+            &["--gpus", "4", "--losses", "18446744073709551615"],
+            "--losses",
+        ),
+        (&["--gpus", "65536", "--hours", "8760"], "--gpus"),
+        (&["--gpus", "2", "--width", "3"], "lower --width"),
+        (&["--gpus", "4", "--price", "1e300"], "1000000"),
+        (&["--gpus", "4", "--device", "cpu"], "simulate --profile"),
+    ] {
+        let mut ask = vec!["simulate"];
+        ask.extend(words);
+        let ran = sandbox.run(&ask).ended_with(2);
+        assert!(!ran.err.contains("did you mean cpu"), "{}", ran.err);
+        ran.said(&[said]);
+    }
+}
+
+#[test]
+fn answers_say_what_they_rest_on() {
+    let sandbox = Sandbox::with_jobs(JOBS);
+    let plan = sandbox.run(&["plan", "jobs.toml"]).ended_with(0);
+    assert!(
+        plan.out.contains("note: the profile of cpu") && plan.out.contains("not measured"),
+        "{}",
+        plan.out
+    );
+    let quote = sandbox.run(&["quote", "jobs.toml"]).ended_with(0);
+    assert!(
+        quote.out.contains("no price") && !quote.out.contains("$0"),
+        "{}",
+        quote.out
+    );
+    let known = sandbox
+        .run(&[
+            "plan",
+            "--model",
+            "llama-3-70b",
+            "--weights",
+            "q4",
+            "--nodes",
+            "8xrtx4090",
+        ])
+        .ended_with(0);
+    assert!(known.out.contains("80 blocks as q4"), "{}", known.out);
+    sandbox
+        .run(&["plan", "--model", "llama-3-70", "--nodes", "8xh100"])
+        .ended_with(4)
+        .said(&["llama-3-70b"]);
+}
+
+#[test]
+fn each_level_is_predicted_and_measured() {
+    let sandbox = Sandbox::new();
+    let words = [
+        "bench", "plan", "--model", "tiny", "--steps", "1", "--quick", "--json",
+    ];
+    let told = sandbox.run(&words).ended_with(0).last();
+    let found = told["found"].as_array().expect("one for each level");
+    let off: Vec<&str> = found.iter().filter_map(|one| one["off"].as_str()).collect();
+    assert_eq!(off, ["nothing", "fuse", "order", "align", "all"]);
+    for one in found {
+        assert!(one["measured_ms"].as_f64() > Some(0.0), "{one}");
+        assert!(one["predicted_ms"].as_f64() > Some(0.0), "{one}");
+        let padded = one["off"] == "align" || one["off"] == "all";
+        assert!(padded || one["pads"] == 0, "{one}");
+    }
+    // Nothing shares a pass without fuse; with it no step is predicted to be longer.
+    assert_eq!(found[1]["hybrid_tasks"], 8);
+    assert!(
+        found
+            .iter()
+            .all(|one| one["predicted_ms"].as_f64() >= found[0]["predicted_ms"].as_f64())
+    );
+}

@@ -6,14 +6,20 @@
     reason = "processes are waited for on the real clock"
 )]
 
+mod cut;
 mod disturbed;
+mod ended;
+mod halted;
 mod hostile;
+mod hung;
+mod inside;
 mod joining;
 mod leaving;
 mod lossy;
 mod market;
 mod metrics;
 mod netem;
+mod outage;
 mod panics;
 mod peace;
 mod relay;

@@ -1,46 +1,19 @@
 //! What panics inside of a node costs an epoch or a process, and no byte of a job. The node runs within this process, so
 //! that its clock, which it is given, can be made to panic where it is read: on the device's thread, or in the actor.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
 
-use gpu_actor::actor::{NodeSettings, RunError, run};
-use kernels::cpu::Cpu;
-use shared::artifact::Store;
-use shared::config::places;
-use shared::ids::NodeName;
-use shared::job::BackboneFormat;
-use shared::net::endpoint::EndpointSettings;
-use shared::units::{Bytes, Micros};
-use shared::wire::notice::{Departure, LeaveCause};
-use tokio::sync::oneshot;
+use gpu_actor::actor::RunError;
 
+use super::inside::{Clock, LONG, node, now, settings};
 use super::run::{Cluster, Places, Sandbox, assert_same};
-use super::sandbox::Method;
-
-fn now() -> Micros {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    Micros(u64::try_from(since.unwrap().as_micros()).unwrap())
-}
-
-/// Jobs that last.
-const LONG: &[Method] = &[
-    (
-        "lora",
-        r#"method = "lora", rank = 4, targets = "all-linear""#,
-        300,
-    ),
-    ("ia3", r#"method = "ia3""#, 300),
-];
 
 /// Panics so often: each time that it is asked for the first time after `armed` was raised, on such a thread.
-fn clock(armed: &Arc<AtomicUsize>, on: &'static str) -> Arc<dyn Fn() -> Micros + Send + Sync> {
+fn clock(armed: &Arc<AtomicUsize>, on: &'static str) -> [Clock; 2] {
     let armed = Arc::clone(armed);
-    Arc::new(move || {
+    let clock: Clock = Arc::new(move || {
         let here = thread::current()
             .name()
             .is_some_and(|name| name.starts_with(on));
@@ -53,70 +26,8 @@ fn clock(armed: &Arc<AtomicUsize>, on: &'static str) -> Arc<dyn Fn() -> Micros +
             panic!("a panic was injected");
         }
         now()
-    })
-}
-
-fn settings(
-    sandbox: &Sandbox,
-    places: &Places,
-    listen: SocketAddr,
-    clock: Arc<dyn Fn() -> Micros + Send + Sync>,
-) -> NodeSettings {
-    let name = NodeName::new("n1").unwrap();
-    let folder = sandbox.path().join(".spotmux");
-    let store = folder.join("store").display().to_string();
-    NodeSettings {
-        incarnation: now().0,
-        coordinator: places.coordinator,
-        endpoint: EndpointSettings::at(listen),
-        metrics: None,
-        advertised: None,
-        credential: folder.join("security").join(places::node(&name)),
-        node: name,
-        store: Store::open(&store, &BTreeMap::new()).unwrap(),
-        model: sandbox.path().join("model"),
-        identity: None,
-        fetch: None,
-        serve_rate: Bytes(1 << 20),
-        format: BackboneFormat::AsShipped,
-        memory: Bytes(1 << 30),
-        cpu: Cpu::new(1).unwrap(),
-        heartbeat: Duration::from_millis(200),
-        tokens_per_pass: 512,
-        chunk_tokens: 512,
-        rounds_ahead: 2,
-        credits: 8,
-        narrow: false,
-        link_patience: Duration::from_secs(20),
-        stall_patience: Duration::from_secs(120),
-        spans_kept: 1000,
-        clock,
-    }
-}
-
-/// Runs a node on a thread of this process until `stop` is sent; its end.
-fn node(
-    settings: NodeSettings,
-) -> (
-    oneshot::Sender<()>,
-    thread::JoinHandle<Result<(), RunError>>,
-) {
-    let (stop, stopped) = oneshot::channel();
-    let run = move || {
-        run(settings, async {
-            // Dropped or sent: the end.
-            let _ = stopped.await;
-            Departure {
-                within: Micros(5_000_000),
-                cause: LeaveCause::Asked,
-            }
-        })
-    };
-    let node = thread::Builder::new()
-        .name("node".into())
-        .spawn(run)
-        .unwrap();
-    (stop, node)
+    });
+    [Arc::clone(&clock), clock]
 }
 
 #[test]

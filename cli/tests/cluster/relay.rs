@@ -33,6 +33,8 @@ struct Road {
     delay: Duration,
     carried: AtomicU32,
     lost: AtomicU32,
+    /// Nothing arrives.
+    cut: AtomicBool,
     over: AtomicBool,
 }
 
@@ -45,7 +47,8 @@ impl Road {
         bytes: &[u8],
     ) {
         let number = self.carried.fetch_add(1, Ordering::Relaxed);
-        if self.dice.below(number, 100) < self.lost_of_hundred {
+        let cut = self.cut.load(Ordering::Relaxed);
+        if cut || self.dice.below(number, 100) < self.lost_of_hundred {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -82,6 +85,7 @@ impl Relay {
             delay,
             carried: AtomicU32::new(0),
             lost: AtomicU32::new(0),
+            cut: AtomicBool::new(false),
             over: AtomicBool::new(false),
         });
         let thread = {
@@ -93,6 +97,11 @@ impl Relay {
             road,
             thread: Some(thread),
         }
+    }
+
+    /// From now on nothing arrives, or everything does again but what is lost.
+    pub(crate) fn cut(&self, cut: bool) {
+        self.road.cut.store(cut, Ordering::Relaxed);
     }
 
     /// Datagrams that came, and of them those that were lost.

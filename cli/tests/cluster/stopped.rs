@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::run::{Cluster, Sandbox, assert_same};
 
 /// Whether a node is here and holds nothing.
-fn is_spare(cluster: &Cluster<'_>, node: &str) -> Option<bool> {
+pub(crate) fn is_spare(cluster: &Cluster<'_>, node: &str) -> Option<bool> {
     let listed = cluster.json(&["nodes"])?;
     let nodes = listed["nodes"].as_array()?;
     let found = nodes.iter().find(|found| found["name"] == node)?;

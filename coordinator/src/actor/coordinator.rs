@@ -14,11 +14,13 @@ use super::journal::{Writer, Written};
 use super::leadership::Leadership;
 use super::logging;
 use super::messages::{
-    Arrived, Ask, Ending, Gone, Left, Prepare, Prepared, Question, Stop, ToClient, ToNode, Told,
+    Arranged, Arrived, Ask, Ending, Gone, Left, Prepare, Prepared, Question, Stop, ToClient,
+    ToNode, Told,
 };
 use super::meters::{Counts, Meters};
+use super::planner;
 use super::recall::{self, Wanted};
-use super::settings::CoordinatorSettings;
+use super::settings::{Clock, CoordinatorSettings};
 use crate::life::cluster::{Coordinator, Effect, Handle, Input, Now, Outcome};
 use crate::life::membership::LinkId;
 
@@ -149,6 +151,10 @@ impl CoordinatorActor {
                 } => self.recall(handle, Wanted { job, after, until }, last),
                 Effect::StartPreparing { job, submission } => {
                     (self.prepare)(job, submission, context.address().recipient());
+                }
+                Effect::Arrange(question) => {
+                    let (actor, clock) = (context.address().recipient(), &self.settings.steady);
+                    actix::spawn(planner::ask(question, actor, Clock::clone(clock)));
                 }
                 Effect::Deposed { term } => {
                     let reason = format!("term {term} leads: this coordinator stops");
@@ -321,6 +327,14 @@ impl Handler<Prepared> for CoordinatorActor {
 
     fn handle(&mut self, Prepared(job, outcome): Prepared, context: &mut Self::Context) {
         self.take(Input::Prepared { job, outcome }, context);
+    }
+}
+
+impl Handler<Arranged> for CoordinatorActor {
+    type Result = ();
+
+    fn handle(&mut self, Arranged(answer): Arranged, context: &mut Self::Context) {
+        self.take(Input::Arranged(answer), context);
     }
 }
 

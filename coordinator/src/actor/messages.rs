@@ -8,7 +8,7 @@ use shared::wire::order::{Ordered, SampleOrder};
 use shared::wire::request::{JobRef, Reply, Request, Submission};
 use tokio::sync::mpsc;
 
-use crate::life::cluster::Handle;
+use crate::life::cluster::{Answer, Handle};
 use crate::life::membership::LinkId;
 use crate::record::Inputs;
 
@@ -67,6 +67,11 @@ pub(super) struct Left(pub(super) LinkId);
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Prepared(pub(super) JobId, pub(super) Result<Inputs, Reason>);
+
+/// The planner answered. When the mailbox is full it waits.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Arranged(pub(super) Answer);
 
 /// The process is asked to end; the cluster stays. When the mailbox is full it waits.
 #[derive(Debug, Message)]

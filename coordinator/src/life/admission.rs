@@ -4,11 +4,11 @@
 //! A job begins on the first of the replicas with the fewest jobs that takes it. It waits, with the reason, when with it
 //!
 //! - the replica's stages would not hold all, by the memory model with the smallest passes;
-//! - tokens a second would not grow by the planner's threshold: asked only where all devices were measured, as nobody
-//!   shall wait for a guess;
+//! - tokens a second would fall by more than what is predicted can be wrong: asked only where all devices were measured,
+//!   as nobody shall wait for a guess;
 //! - the step of a job would take longer than alone by more than the bound.
 //!
-//! **Starvation.** A job that has waited for the patience is asked for memory alone, and while memory is short for it no
+//! **Starvation.** A job that has waited for the patience (waited: not trained, not been paused) is asked for memory alone, and while memory is short for it no
 //! later job begins. Nothing that trains is halted for it, so it begins when enough of those that train have ended.
 //!
 //! **Never.** A job that fits no replica even alone is refused, with the stage that is too small and the largest rank,
@@ -30,14 +30,20 @@ use shared::units::{Bytes, MicroUsd, Micros};
 use super::layout::Seats;
 use super::placement::Pace;
 use crate::plan::admit::{self, Refusal, Wait, Why};
+use crate::plan::arrange::optimizers;
+use crate::plan::bounds;
 use crate::plan::device::Device;
 use crate::plan::estimate::Loads;
 use crate::plan::fair;
 use crate::plan::pipeline::Pipeline;
-use crate::plan::place::{Fleet, Seat};
-use crate::plan::profile::{BadProfile, Link, Origin, Profile, Weights, processor};
-use crate::plan::snapshot::{Machine, Options, Snapshot, Task, Tenant};
+use crate::plan::place::{Fleet, NoPlace, Seat};
+use crate::plan::profile::{Link, Origin, Profile, Weights, processor};
+use crate::plan::snapshot::{Machine, Options, Saturation, Snapshot, Task, Tenant};
 use crate::record::Measure;
+
+mod arranged;
+
+pub use arranged::{Levels, of_answer};
 
 /// What admission goes by.
 #[derive(Clone, Debug)]
@@ -56,6 +62,8 @@ pub struct Admission {
     pub tenants: BTreeMap<String, u64>,
     /// Rows of a pass.
     pub tokens_per_pass: u64,
+    /// Levels of co-scheduling that are on.
+    pub levels: Levels,
 }
 
 /// A node as admission sees it.
@@ -141,6 +149,8 @@ pub struct Gate {
     measured: bool,
     patience: Micros,
     added: Micros,
+    /// Whether sequences are cut where parts of the plan are full.
+    align: bool,
     seats: BTreeMap<u32, Vec<Seat>>,
     on: BTreeMap<u32, Vec<JobId>>,
     /// Whether one that waited for the patience lacks memory: then nobody passes it. AD-3
@@ -160,7 +170,7 @@ pub struct Scene<'a> {
     pub on: BTreeMap<u32, Vec<JobId>>,
     /// All jobs that have not ended and whose rows are known.
     pub tasks: BTreeMap<JobId, Task>,
-    /// Tokens that each tenant's jobs were trained on.
+    /// What each tenant was served, those without a job too.
     pub served: BTreeMap<String, u64>,
     /// Now, by the clock that jobs were submitted by.
     pub now: Micros,
@@ -170,8 +180,8 @@ impl Gate {
     /// Opens it.
     ///
     /// # Errors
-    /// [`BadProfile`] when a profile lacks an operation of the backbone.
-    pub fn new(admission: &Admission, scene: Scene<'_>) -> Result<Self, BadProfile> {
+    /// [`NoPlace`] when the planner cannot say what the seats hold, as when a profile lacks an operation of the backbone.
+    pub fn new(admission: &Admission, scene: Scene<'_>) -> Result<Self, NoPlace> {
         let mut profiles = BTreeMap::new();
         let mut nodes = BTreeMap::new();
         let mut measured = true;
@@ -180,7 +190,7 @@ impl Gate {
             measured &= profile.origin == Origin::Measured;
             let machine = Machine {
                 device: profile.device.clone(),
-                memory: member.memory,
+                memory: Bytes(bounds::MEMORY.nearest(member.memory.0)),
                 site: String::new(),
                 price: MicroUsd(0),
                 losses_per_kilohour: 0,
@@ -210,15 +220,16 @@ impl Gate {
             tenants: tenants.into_iter().map(tenant).collect(),
             options: Options {
                 patience: admission.patience,
+                fuse: admission.levels.fuse,
+                order: admission.levels.order,
                 ..Options::default()
             },
             now: scene.now,
         };
-        let fleet = match Fleet::new(&snapshot) {
-            Ok(fleet) => fleet,
-            Err(crate::plan::place::NoPlace::Profile(reason)) => return Err(reason),
+        let fleet = match snapshot.nodes.is_empty() {
             // No node, no seat, no question.
-            Err(_) => Fleet::empty(),
+            true => Fleet::empty(),
+            false => Fleet::new(&snapshot)?,
         };
         let seat = |seat: &shared::plan::Seat| Seat {
             node: seat.node.clone(),
@@ -231,6 +242,7 @@ impl Gate {
             measured,
             patience: admission.patience,
             added: admission.max_added_latency,
+            align: admission.levels.align,
             seats: seats
                 .map(|(replica, seats)| (*replica, seats.iter().map(seat).collect()))
                 .collect(),
@@ -257,6 +269,22 @@ impl Gate {
             .pipeline(&self.snapshot, self.seats.get(&replica)?)
     }
 
+    /// The question as the planner takes it.
+    #[must_use]
+    pub fn into_snapshot(self) -> Snapshot {
+        self.snapshot
+    }
+
+    /// A step of a job alone on a replica, and whether that rests on measured profiles; nothing when it does not fit.
+    #[must_use]
+    pub fn alone(&self, replica: u32, job: JobId) -> Option<(Micros, bool)> {
+        let task = self.snapshot.tasks.get(&job)?;
+        let pipeline = self.pipeline(replica)?;
+        let found = Loads::new(&[task]).estimate(&pipeline, &[0], true)?;
+        let step = found.step.saturating_add(optimizers(&pipeline, &[task]));
+        Some((Micros(step.div_ceil(1000)), self.measured))
+    }
+
     /// Whether a job may begin on a replica.
     ///
     /// # Errors
@@ -276,7 +304,7 @@ impl Gate {
         let patient = self.is_patient(task);
         let mut options = self.snapshot.options.clone();
         if patient || !self.measured {
-            options.saturation_permille = 0;
+            options.saturation = Saturation::Off;
         }
         if !patient && self.added.0 > 0 {
             for task in &mut tasks {

@@ -21,7 +21,11 @@
 //! | CL-9 | a device that does not come back from its work costs its node the seat, however well the node is heard |
 //! | CL-10 | a job that a replica cannot take fails only when the reason lasts longer than `bounds.outage` |
 //! | CL-11 | a drain that no first stage heeds is tried `bounds.drain_tries` times, and then its replica is broken |
+//! | CL-12 | nothing is remembered of a job that has ended but what the book has |
+//! | CL-13 | no node is drained without force where fewer replicas would have a place than have one |
+//! | CL-14 | nodes that leave as they were told to are not lost |
 
+mod arranging;
 mod begin;
 mod blame;
 mod closing;
@@ -33,28 +37,34 @@ mod jobs;
 mod leaving;
 mod moves;
 mod nodes;
+mod notes;
 mod outcome;
+mod planning;
 mod relay;
 mod reprieve;
 mod requests;
 mod sharing;
+mod shortage;
+mod tempo;
 mod views;
 
 #[cfg(test)]
 mod tests;
 
+pub use arranging::{Answer, Question};
 pub use outcome::{Effect, Handle, Input, Now, Outcome};
 
 use std::collections::BTreeMap;
 
-use shared::ids::{JobId, NodeName, PlanEpoch, Term};
+use shared::ids::{NodeName, PlanEpoch, Term};
 use shared::units::Micros;
 use shared::wire::order::{Order, Ordered};
 
+use self::arranging::Arranging;
 use self::closing::Closing;
 use self::history::History;
+use self::notes::Notes;
 use self::relay::Relay;
-use self::reprieve::Reprieves;
 use super::membership::{LinkId, Membership};
 use super::placement::NoPlace;
 use super::transition::{Move, Settling};
@@ -83,13 +93,12 @@ pub struct Coordinator {
     relay: Relay,
     closing: Option<Closing>,
     memory: gate::Memory,
+    notes: Notes,
+    arranging: Arranging,
     /// How often in a row a first stage did not end its steps in time.
     undrained: BTreeMap<NodeName, u32>,
     /// How often in a row a move was called off as states could not be stored.
     unstored: u32,
-    reprieves: Reprieves,
-    /// What was told last of jobs that are shared by fewer replicas than they ask for.
-    told_sharing: BTreeMap<JobId, String>,
     ignored: u64,
     now: Now,
     out: Outcome,
@@ -113,7 +122,11 @@ impl Coordinator {
             Input::Prepared { job, outcome } => self.prepared(job, outcome),
             Input::Told { link, notice } => self.told(link, notice),
             Input::Closed(link) => self.closed(link),
-            Input::Tick => self.tick(),
+            Input::Arranged(answer) => self.arranged(answer),
+            Input::Tick => {
+                self.tick();
+                self.arrange();
+            }
         }
         self.finish()
     }
@@ -123,6 +136,7 @@ impl Coordinator {
         self.lay_out();
         self.let_go();
         self.assign();
+        debug_assert!(self.notes.is_sound(&self.book.ledger), "CL-12");
         let told = self.history.follow();
         self.out.effects.extend(told);
         std::mem::take(&mut self.out)
@@ -161,6 +175,14 @@ impl Coordinator {
         };
         self.book.apply(&record).expect("the number is the next");
         self.history.push(record.view());
+        match record.change.job() {
+            Some(job) => {
+                let state = self.book.ledger.get(job).map(|job| job.state);
+                self.notes.follow(job, state);
+            }
+            None if record.change.displaces() => self.notes.follow_all(&self.book.ledger),
+            None => {}
+        }
         self.out.records.push(record);
     }
 

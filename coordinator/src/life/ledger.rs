@@ -7,10 +7,12 @@
 //! | --- | --- |
 //! | LG-1 | a job that ended never changes |
 //! | LG-2 | the durable step never falls, and no job goes on from before it |
-//! | LG-3 | a name belongs to one job for ever |
+//! | LG-3 | a name means the newest of the jobs that had it, and only one of them has not ended |
 //! | LG-4 | a queued job is on no replica; one that trains is on one |
-//! | LG-5 | a loss or a move is never a failure: it is counted in `recoveries` and nowhere else |
+//! | LG-5 | a loss or a move is never a failure: it is counted, in `recoveries` or in `moves`, and nowhere else |
+//! | LG-6 | a token is charged to its tenant once, and only what a job waits counts as waiting |
 
+pub mod account;
 mod asked;
 pub mod job;
 mod told;
@@ -24,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use shared::ids::{JobId, JobName};
 use shared::life::JobState;
 use shared::units::Micros;
+use shared::wire::notice::JobNotice;
 use shared::wire::request::{JobRef, Refusal, RefusalCode};
 use shared::wire::view::JobView;
 
@@ -37,6 +40,9 @@ pub use job::Job;
 pub struct Ledger {
     jobs: BTreeMap<JobId, Job>,
     names: BTreeMap<JobName, JobId>,
+    /// Tokens that each tenant's jobs were trained on; where it came back from having no job, what it started at.
+    #[serde(default)]
+    served: BTreeMap<String, u64>,
 }
 
 impl Ledger {
@@ -122,6 +128,19 @@ impl Ledger {
         }
     }
 
+    /// What each tenant was served, by name.
+    #[must_use]
+    pub fn served(&self) -> &BTreeMap<String, u64> {
+        &self.served
+    }
+
+    /// Tenants with a job that waits or trains.
+    pub fn active(&self) -> impl Iterator<Item = &str> {
+        let jobs = self.jobs.values();
+        let active = jobs.filter(|job| !job.state.is_final() && job.state != JobState::Paused);
+        active.map(Job::tenant)
+    }
+
     /// Jobs by state.
     #[must_use]
     pub fn count(&self) -> Vec<(JobState, u32)> {
@@ -135,25 +154,37 @@ impl Ledger {
     /// Takes a change that is in the journal.
     pub fn apply(&mut self, at: Micros, change: &Change) {
         match change {
+            Change::Began { .. } => self.adopt(),
             Change::Submitted { job, accepted } => {
                 self.names.insert(accepted.name.clone(), *job);
-                self.jobs.insert(*job, Job::new(*job, accepted, at));
+                let new = Job::new(*job, accepted, at);
+                let served = self.served.entry(new.tenant().to_owned()).or_default();
+                *served = accepted.served_from.max(*served);
+                self.jobs.insert(*job, new);
             }
-            Change::Prepared { job, inputs } => self.prepared(*job, inputs),
-            Change::Unfit { job, reason } => self.change(*job, |job| job.fail(reason.clone(), at)),
-            Change::Placed { job, replica } => self.change(*job, |job| job.place(*replica)),
-            Change::PauseAsked { job } => self.change(*job, |job| job.state = JobState::Paused),
-            Change::ResumeAsked { job } => self.change(*job, Job::go_on),
-            Change::CancelAsked { job } => self.change(*job, |job| job.cancel(at)),
+            Change::Prepared { job, inputs } => self.prepared(*job, inputs, at),
+            Change::Unfit { job, reason } => {
+                self.change(*job, at, |job| job.fail(reason.clone(), at));
+            }
+            Change::Placed { job, replica } => self.change(*job, at, |job| job.place(*replica)),
+            Change::PauseAsked { job } => {
+                self.change(*job, at, |job| job.state = JobState::Paused);
+            }
+            Change::ResumeAsked { job } => self.change(*job, at, Job::go_on),
+            Change::CancelAsked { job } => self.change(*job, at, |job| job.cancel(at)),
             Change::Heard { job, notice, .. } => {
                 let alone = self.is_alone(*job);
-                self.change(*job, |job| job.hear(notice, at, alone));
+                self.charge(*job, notice);
+                self.change(*job, at, |job| job.hear(notice, at, alone));
                 self.welcome(*job);
             }
             Change::Broken { replica, .. } => {
                 let jobs = self.jobs.values_mut();
                 let here = jobs.filter(|job| job.replica == Some(*replica));
-                here.for_each(|job| job.stall(at));
+                here.for_each(|job| {
+                    job.stall(at);
+                    job.note_waiting(at);
+                });
             }
             Change::InForce { layout } => {
                 let replicas: Vec<u32> = self.jobs.values().filter_map(|job| job.replica).collect();
@@ -173,22 +204,45 @@ impl Ledger {
         self.check();
     }
 
-    fn change(&mut self, job: JobId, how: impl FnOnce(&mut Job)) {
+    fn change(&mut self, job: JobId, at: Micros, how: impl FnOnce(&mut Job)) {
         let job = self.jobs.get_mut(&job);
         // LG-1
         if let Some(job) = job.filter(|job| !job.state.is_final()) {
             how(job);
+            job.note_waiting(at);
         }
     }
 
-    fn prepared(&mut self, job: JobId, inputs: &Inputs) {
-        self.change(job, |job| job.inputs = Some(inputs.clone()));
+    fn prepared(&mut self, job: JobId, inputs: &Inputs, at: Micros) {
+        self.change(job, at, |job| job.inputs = Some(inputs.clone()));
+    }
+
+    /// Charges a step to its job's tenant. LG-6
+    fn charge(&mut self, job: JobId, notice: &JobNotice) {
+        let job = self.jobs.get_mut(&job);
+        let job = job.filter(|job| !job.state.is_final());
+        if let (Some(job), JobNotice::Step { tokens, .. }) = (job, notice) {
+            let gained = job.charge(*tokens);
+            let served = self.served.entry(job.tenant().to_owned()).or_default();
+            *served = served.saturating_add(gained);
+        }
+    }
+
+    /// Jobs of a snapshot of before have no tenant, and were charged to none.
+    fn adopt(&mut self) {
+        for job in self.jobs.values_mut() {
+            if let Some(gained) = job.adopt() {
+                let served = self.served.entry(job.tenant().to_owned()).or_default();
+                *served = served.saturating_add(gained);
+            }
+        }
     }
 
     fn displace(&mut self, replica: u32, stays: bool, at: Micros) {
         for job in self.jobs.values_mut() {
             if job.replica == Some(replica) {
                 job.displace(stays, at);
+                job.note_waiting(at);
             }
         }
     }
@@ -211,7 +265,16 @@ impl Ledger {
     }
 
     fn check(&self) {
-        debug_assert!(self.names.len() == self.jobs.len(), "LG-3");
+        debug_assert!(self.names_are_sound(), "LG-3");
         debug_assert!(self.jobs.values().all(Job::is_sound), "LG-4");
+    }
+
+    fn names_are_sound(&self) -> bool {
+        let newest = |job: &Job| self.names.get(&job.name).copied();
+        let mut jobs = self.jobs.values();
+        jobs.all(|job| {
+            let newest = newest(job);
+            newest == Some(job.id) || (newest > Some(job.id) && job.state.is_final())
+        })
     }
 }

@@ -134,13 +134,37 @@ pub struct Snapshot<'a> {
 pub enum NoPlace {
     /// Not even one replica.
     #[error(
-        "plan.stages = {needed} needs as many nodes, but {here} can have work: start more, undo a drain, or lower it"
+        "plan.stages = {needed} needs as many nodes, but {here} can have work: start more, undo a drain \
+         (spotmux drain NODE --undo), or lower it"
     )]
     TooFewNodes {
         /// Stages of one replica.
         needed: u32,
         /// Nodes that may have seats.
         here: u32,
+    },
+    /// Fewer replicas than are wanted.
+    #[error(
+        "one more replica than the {standing} of plan.replicas = {wanted} needs {needed} nodes, and {here} are free: \
+         start more, undo a drain (spotmux drain NODE --undo), or lower plan.replicas"
+    )]
+    TooFewSpare {
+        /// Replicas that have a place.
+        standing: u32,
+        /// Replicas wanted.
+        wanted: u32,
+        /// Stages of one replica.
+        needed: u32,
+        /// Nodes that may have seats and have none.
+        here: u32,
+    },
+    /// No stage.
+    #[error(
+        "plan.stages = 0 leaves nobody to hold the {layers} layers: set it to 1 to {layers}, or to all"
+    )]
+    NoStage {
+        /// Layers there are.
+        layers: u32,
     },
     /// More stages than layers.
     #[error("plan.stages = {stages} is more than the {layers} layers of the backbone: lower it")]
@@ -239,10 +263,12 @@ impl Snapshot<'_> {
 /// [`NoPlace`] when not even one replica has a place.
 pub fn place(snapshot: &Snapshot<'_>, previous: &Seats) -> Result<Seats, NoPlace> {
     let layers = snapshot.weights.layers.len() as u32;
-    if let Stages::Fixed(stages) = snapshot.stages
-        && (stages > layers || stages == 0)
-    {
-        return Err(NoPlace::TooManyStages { stages, layers });
+    match snapshot.stages {
+        Stages::Fixed(0) => return Err(NoPlace::NoStage { layers }),
+        Stages::Fixed(stages) if stages > layers => {
+            return Err(NoPlace::TooManyStages { stages, layers });
+        }
+        _ => {}
     }
     let mut seats = vacancy::keep(snapshot, previous);
     let grown = vacancy::grow(snapshot, &mut seats);
@@ -251,6 +277,12 @@ pub fn place(snapshot: &Snapshot<'_>, previous: &Seats) -> Result<Seats, NoPlace
         Err(why) if seats.is_empty() => Err(why),
         _ => Ok(seats),
     }
+}
+
+/// Why these seats are of fewer replicas than are wanted; nothing when they are not.
+#[must_use]
+pub fn lacking(snapshot: &Snapshot<'_>, seats: &Seats) -> Option<NoPlace> {
+    vacancy::grow(snapshot, &mut seats.clone()).err()
 }
 
 fn check(snapshot: &Snapshot<'_>, seats: &Seats) {

@@ -11,13 +11,14 @@
 //!
 //! Backward computes the gradients of the input and of the values: twice the operations of forward.
 
+use serde::{Deserialize, Serialize};
 use shared::job::{AdapterSpec, BottleneckPlacement};
 use shared::model::{ModelShape, Projection, Target};
 
 use super::profile::roofline::Work;
 
 /// A place in a block, or the head, where an adapter may be. Sites of the same kind in one pass share a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Site {
     /// A linear layer of the block.
     Linear(Projection),
@@ -57,7 +58,7 @@ impl Site {
 }
 
 /// The kind of an adapter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Method {
     /// Low-rank updates.
     Lora,
@@ -94,7 +95,7 @@ impl Method {
 }
 
 /// A job's adapter, in integers.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Adapter {
     /// Its kind.
     pub method: Method,

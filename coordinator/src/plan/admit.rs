@@ -1,14 +1,15 @@
 //! Who trains now, who waits and why, and who never can.
 //!
 //! A replica takes jobs from the front of the order of [`super::fair`], as many as fit in memory; of those no more than
-//! bring it within [`saturation_permille`](super::snapshot::Options) of the most tokens a second, and no more than let
-//! every job that bounds its added latency keep the bound. All three are asked of the front's length by bisection: a
-//! longer front needs more memory, trains no fewer tokens a second and has longer steps. Behind a front that memory
+//! the rule of [`Saturation`] lets join, and no more than let every job that bounds its added latency keep the bound.
+//! Memory and latency are asked of the front's length by bisection, since a longer front needs more memory and has longer
+//! steps; saturation too, where the whole front does not keep the rule. Behind a front that memory
 //! ended, up to [`BACKFILL`] later jobs that still fit are let in, unless the one they pass has waited for the patience.
 //!
 //! A job that does not fit a replica even alone is refused, with the limit and the largest rank, length and batch that
 //! would fit.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
@@ -17,7 +18,7 @@ use shared::units::{Bytes, Micros};
 use super::estimate::{Estimate, Loads, most_micro_batches};
 use super::mix::Load;
 use super::pipeline::Pipeline;
-use super::snapshot::{Options, Task};
+use super::snapshot::{Options, Saturation, Task};
 
 /// Jobs that are tried behind a front that memory ended.
 pub const BACKFILL: usize = 16;
@@ -28,7 +29,7 @@ pub const BACKFILL: usize = 16;
 pub enum Why {
     /// With it, the replica would not hold all.
     Memory,
-    /// With it, the replica would train hardly more tokens a second.
+    /// With it, the replica would train fewer tokens a second, or not enough more.
     Saturated {
         /// Tokens a second of those that train.
         rate: u64,
@@ -58,7 +59,10 @@ impl fmt::Display for Wait {
         match self.why {
             Why::Memory => write!(f, "waits for memory, about {about}"),
             Why::Saturated { rate } => {
-                write!(f, "waits, as {rate} tokens/s would not grow; about {about}")
+                write!(
+                    f,
+                    "waits, as the {rate} tokens/s of those that train would not gain by it; about {about}"
+                )
             }
             Why::Latency { step } => write!(
                 f,
@@ -171,16 +175,9 @@ pub fn admit(
     }
     let front = |count: usize| loads.estimate(pipeline, &jobs[..count], options.fuse);
     let rate = |count: usize| front(count).map_or(0, |estimate| estimate.rate());
-    let mut count = jobs.len();
-    if options.saturation_permille > 0 && count > 1 {
-        let enough =
-            rate(count).saturating_mul(1000 - options.saturation_permille.min(1000)) / 1000;
-        let below = largest(count, |few| few == 0 || rate(few) < enough);
-        let saturated = (below + 1).min(count);
-        if saturated < count {
-            count = saturated;
-            why = Some(Why::Saturated { rate: rate(count) });
-        }
+    let mut count = joining(jobs.len(), options.saturation, rate);
+    if count < jobs.len() {
+        why = Some(Why::Saturated { rate: rate(count) });
     }
     let bounded: Vec<(usize, u64)> = (0..count)
         .filter_map(|at| {
@@ -215,6 +212,35 @@ pub fn admit(
         jobs,
         why,
         estimate,
+    }
+}
+
+/// How many of a front join, by the tokens a second of its first so many.
+///
+/// With [`Saturation::NoLoss`] a front is held to the best of the shorter ones looked at: all halves of it, and the one
+/// with a job less. With [`Saturation::Growth`] it ends where it has all but so many permille of the whole front's.
+fn joining(most: usize, saturation: Saturation, rate: impl Fn(usize) -> u64) -> usize {
+    let known = std::cell::RefCell::new(BTreeMap::new());
+    let rate = |count: usize| -> u128 {
+        let found = known.borrow().get(&count).copied();
+        let found = found.unwrap_or_else(|| rate(count));
+        known.borrow_mut().insert(count, found);
+        u128::from(found)
+    };
+    let keeps = |count: usize| {
+        let halves = std::iter::successors(Some(count / 2), |half| Some(half / 2));
+        let mut shorter = halves.take_while(|half| *half > 0).chain([count - 1]);
+        count < 2 || shorter.all(|few| saturation.joins(rate(few), rate(count)))
+    };
+    match saturation {
+        Saturation::Off => most,
+        Saturation::NoLoss { .. } if most == 0 || keeps(most) => most,
+        Saturation::NoLoss { .. } => largest(most, |count| count == 0 || keeps(count)),
+        Saturation::Growth { permille } => {
+            let enough = rate(most) * u128::from(1000 - permille.min(1000)) / 1000;
+            let below = largest(most, |few| few == 0 || rate(few) < enough);
+            (below + 1).min(most)
+        }
     }
 }
 
@@ -284,8 +310,52 @@ fn tightest(pipeline: &Pipeline<'_>, task: &Task) -> Option<(u64, u64, u64)> {
             let resident = pipeline.resident(stage, &[task], micro_batches);
             let rows = mixes[at.device].peak_rows(pipeline.padded);
             let buffers = pipeline.sizes[at.device].buffers(rows);
-            let needed = resident + buffers + pipeline.under_way(stage, &mixes);
+            let pass = buffers.saturating_add(pipeline.under_way(stage, &mixes));
+            let needed = resident.saturating_add(pass);
             (stage as u64, needed, at.memory)
         })
         .max_by_key(|(_, needed, offered)| needed.saturating_sub(*offered))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO_LOSS: Saturation = Saturation::NoLoss { permille: 20 };
+    const GROWTH: Saturation = Saturation::Growth { permille: 5 };
+
+    #[test]
+    fn throughput_that_hardly_grows_keeps_nobody_waiting() {
+        // A processor: a job alone has all but two percent of what many have.
+        let flat = |jobs: usize| 1_000 + jobs.min(20) as u64;
+        assert_eq!(joining(40, NO_LOSS, flat), 40);
+        assert_eq!(
+            joining(40, GROWTH, flat),
+            14,
+            "the paper's rule, nearly in turn"
+        );
+        assert_eq!(joining(40, Saturation::Off, flat), 40);
+        for rule in [NO_LOSS, GROWTH, Saturation::Off] {
+            assert_eq!(joining(0, rule, flat), 0);
+            assert_eq!(joining(1, rule, flat), 1);
+        }
+    }
+
+    #[test]
+    fn throughput_that_falls_does() {
+        // Memory for passes is gone with the tenth job.
+        let falls = |jobs: usize| if jobs < 10 { 900 + jobs as u64 } else { 600 };
+        assert_eq!(joining(40, NO_LOSS, falls), 9);
+        // By less than what is predicted can be wrong.
+        let wavers = |jobs: usize| if jobs < 10 { 1_000 } else { 985 };
+        assert_eq!(joining(40, NO_LOSS, wavers), 40);
+    }
+
+    #[test]
+    fn slow_falls_do_not_add_up() {
+        // Each job takes a little, and none of the steps alone is more than noise.
+        let sinks = |jobs: usize| 2_000 - 15 * jobs as u64;
+        let kept = joining(40, NO_LOSS, sinks);
+        assert!((2..6).contains(&kept), "{kept}");
+    }
 }

@@ -6,19 +6,28 @@
 //!
 //! A bucket runs its hybrid tasks inside one clock. On a stage it takes what they take together, less what sharing
 //! adapter kernels saves where the rules allow it; what its transfers leave exposed is what the subgraph order leaves.
+//!
+//! **Never worse than an ablation.** Each level is found by a search that ends early, so with a level on the step can
+//! come out longer than with it off. [`weigh`] therefore tries the answers with levels off too and keeps the shortest:
+//! without fuse, without order, without both; and the hybrid tasks and the order that padding leads to, timed without
+//! the padding. These are what `explain` shows as the gain of each level.
 
-use super::device::Both;
+mod clock;
+#[cfg(test)]
+mod tests;
+
+use self::clock::Clock;
 use super::fuse::{self, Fusion, Objective};
-use super::mix::{Load, Mix};
-use super::order::subgraph::{Graph, Subgraph, schedule};
-use super::order::template::{self, Eagerness, Rooms, Template, Unit, closed_form};
-use super::order::{adapters, buckets};
+use super::mix::Load;
+use super::order::template::{Template, Unit};
 use super::pipeline::Pipeline;
 use super::snapshot::{Options, Task};
 use crate::plan::estimate::most_micro_batches;
 
 /// Steps of a template above which buckets are compared by the closed form.
 const STEPS: usize = 1 << 16;
+/// Jobs above which a level is switched off with the number of micro-batches kept.
+const REPLANNED: usize = 64;
 
 /// Which levels are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,17 +75,118 @@ impl Arrangement {
     /// Nanoseconds of a step: passes, then the optimizers.
     #[must_use]
     pub fn step(&self) -> u64 {
-        self.template.latency + self.optimizer
+        self.template.latency.saturating_add(self.optimizer)
     }
+}
+
+/// An arrangement, and the steps of its ablations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weighed {
+    /// The shortest of all.
+    pub plan: Arrangement,
+    /// With each level off.
+    pub without: Without,
+}
+
+/// Nanoseconds of a step with a level off; nothing where the jobs do not fit without it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Without {
+    /// Jobs share no passes.
+    pub fuse: Option<u64>,
+    /// Passes run by the jobs' numbers, one forward one backward.
+    pub order: Option<u64>,
+    /// Every sequence is padded to the longest of its pass.
+    pub align: Option<u64>,
 }
 
 /// Arranges jobs on a replica; nothing when they do not fit.
 #[must_use]
 pub fn arrange(pipeline: &Pipeline<'_>, tasks: &[&Task], options: &Options) -> Option<Arrangement> {
+    weigh(pipeline, tasks, options).map(|weighed| weighed.plan)
+}
+
+/// Arranges jobs, and tells what each level gains.
+#[must_use]
+pub fn weigh(pipeline: &Pipeline<'_>, tasks: &[&Task], options: &Options) -> Option<Weighed> {
+    let levels = Levels::of(options);
+    let whole = with_levels(pipeline, tasks, options, levels);
+    let mut options = options.clone();
+    if let Some(whole) = whole.as_ref().filter(|_| tasks.len() > REPLANNED) {
+        options.micro_batches = Some(whole.micro_batches);
+    }
+    let off = |fuse: bool, order: bool| {
+        let levels = Levels {
+            fuse,
+            order,
+            ..levels
+        };
+        with_levels(pipeline, tasks, &options, levels)
+    };
+    let unfused = levels.fuse.then(|| off(false, levels.order)).flatten();
+    let unordered = levels.order.then(|| off(levels.fuse, false)).flatten();
+    let neither = (levels.fuse && levels.order)
+        .then(|| off(false, false))
+        .flatten();
+    let (padded, unpadded) = without_padding(pipeline, tasks, &options, levels);
+    let mut best = whole;
+    for other in [&unfused, &unordered, &neither, &unpadded] {
+        if better(other.as_ref(), best.as_ref()) {
+            best.clone_from(other);
+        }
+    }
+    let plan = best?;
+    let step = |found: &Option<Arrangement>| found.as_ref().map(Arrangement::step);
+    let least = |one: &Option<Arrangement>| match (step(one), step(&neither)) {
+        (Some(one), Some(both)) => Some(one.min(both)),
+        (one, both) => one.or(both),
+    };
+    // A level that is off already takes nothing away.
+    let when = |on: bool, step: Option<u64>| if on { step } else { Some(plan.step()) };
+    let without = Without {
+        fuse: when(levels.fuse, least(&unfused)),
+        order: when(levels.order, least(&unordered)),
+        align: when(!pipeline.padded, step(&padded)),
+    };
+    Some(Weighed { plan, without })
+}
+
+/// What padding leads to, and the same without the pads.
+fn without_padding(
+    pipeline: &Pipeline<'_>,
+    tasks: &[&Task],
+    options: &Options,
+    levels: Levels,
+) -> (Option<Arrangement>, Option<Arrangement>) {
+    if pipeline.padded {
+        return (None, None);
+    }
+    let pads = Pipeline {
+        padded: true,
+        ..pipeline.clone()
+    };
+    let Some(padded) = with_levels(&pads, tasks, options, levels) else {
+        return (None, None);
+    };
+    let scene = Scene::new(pipeline, tasks, padded.micro_batches);
+    let fusion = scene.fusion();
+    let clock = Clock::new(&fusion, &padded.hybrid_tasks);
+    let adopted = clock
+        .adopt(&padded.buckets, &padded.template)
+        .map(|template| scene.arrangement(&clock, padded.buckets.clone(), template));
+    (Some(padded), adopted)
+}
+
+/// Arranges jobs with these levels, without a look at what others would give; nothing when they do not fit.
+#[must_use]
+pub fn with_levels(
+    pipeline: &Pipeline<'_>,
+    tasks: &[&Task],
+    options: &Options,
+    levels: Levels,
+) -> Option<Arrangement> {
     if tasks.is_empty() {
         return None;
     }
-    let levels = Levels::of(options);
     let with = |micro_batches, search| {
         arrange_with(pipeline, tasks, micro_batches, Levels { search, ..levels })
     };
@@ -107,12 +217,12 @@ fn choose(
     options: &Options,
     at: &dyn Fn(u64) -> Option<Arrangement>,
 ) -> Option<Arrangement> {
+    let most = most_micro_batches(tasks, !pipeline.padded);
     if let Some(asked) = options.micro_batches
-        && let Some(found) = at(asked.max(1))
+        && let Some(found) = at(asked.clamp(1, most))
     {
         return Some(found);
     }
-    let most = most_micro_batches(tasks, !pipeline.padded);
     let start = (pipeline.len().next_power_of_two() as u64 / 2).clamp(1, most);
     let mut best: Option<Arrangement> = None;
     let mut micro_batches = start;
@@ -140,6 +250,67 @@ fn choose(
     best
 }
 
+/// Jobs, a pipeline and a number of micro-batches: what all ways to arrange them have in common.
+struct Scene<'a> {
+    pipeline: &'a Pipeline<'a>,
+    tasks: &'a [&'a Task],
+    micro_batches: u64,
+    loads: Vec<Vec<Load>>,
+    resident: Vec<u64>,
+}
+
+impl<'a> Scene<'a> {
+    fn new(pipeline: &'a Pipeline<'a>, tasks: &'a [&'a Task], micro_batches: u64) -> Self {
+        Self {
+            pipeline,
+            tasks,
+            micro_batches,
+            loads: pipeline.loads(tasks, micro_batches),
+            resident: (0..pipeline.len())
+                .map(|stage| pipeline.resident(stage, tasks, micro_batches))
+                .collect(),
+        }
+    }
+
+    fn fusion(&self) -> Fusion<'_> {
+        Fusion::new(
+            self.pipeline,
+            &self.loads,
+            self.micro_batches,
+            &self.resident,
+        )
+    }
+
+    fn arrangement(
+        &self,
+        clock: &Clock<'_>,
+        buckets: Vec<Vec<usize>>,
+        template: Template,
+    ) -> Arrangement {
+        let units = clock.units(&buckets);
+        let stages = || 0..self.pipeline.len();
+        let busy = stages().map(|stage| {
+            let sums = units.iter().map(|unit| unit.times[stage].sum());
+            self.micro_batches
+                .saturating_mul(sums.fold(0, u64::saturating_add))
+        });
+        let bytes = stages().map(|stage| {
+            let memory = self.pipeline.stages[stage].memory;
+            let free = clock.rooms[stage].min(memory);
+            (memory - free).saturating_add(held(&units, &template, stage))
+        });
+        Arrangement {
+            micro_batches: self.micro_batches,
+            hybrid_tasks: clock.hybrid_tasks.to_vec(),
+            busy: busy.collect(),
+            bytes: bytes.collect(),
+            buckets,
+            template,
+            optimizer: optimizers(self.pipeline, self.tasks),
+        }
+    }
+}
+
 /// Arranges jobs with so many micro-batches.
 #[must_use]
 pub fn arrange_with(
@@ -148,53 +319,25 @@ pub fn arrange_with(
     micro_batches: u64,
     levels: Levels,
 ) -> Option<Arrangement> {
-    let loads = pipeline.loads(tasks, micro_batches);
-    let resident: Vec<u64> = (0..pipeline.len())
-        .map(|stage| pipeline.resident(stage, tasks, micro_batches))
-        .collect();
-    let fusion = Fusion::new(pipeline, &loads, micro_batches, &resident);
+    let scene = Scene::new(pipeline, tasks, micro_batches);
+    let fusion = scene.fusion();
     let alone: Vec<Vec<usize>> = (0..tasks.len()).map(|job| vec![job]).collect();
     let enters = |jobs: &Vec<usize>| {
         let mixes = fusion.mixes(jobs);
-        (0..pipeline.len()).all(|stage| pipeline.depth(stage, resident[stage], &mixes) >= 1)
+        let mut resident = scene.resident.iter().enumerate();
+        resident.all(|(stage, bytes)| pipeline.depth(stage, *bytes, &mixes) >= 1)
     };
     if !alone.iter().all(enters) {
         return None;
     }
-    let hybrid_tasks = if levels.fuse {
-        if levels.search {
-            fuse::fuse(&fusion)
-        } else {
-            fuse::runs(&fusion, Objective::Step)
-        }
-    } else {
-        alone
+    let hybrid_tasks = match (levels.fuse, levels.search) {
+        (true, true) => fuse::fuse(&fusion),
+        (true, false) => fuse::runs(&fusion, Objective::Step),
+        (false, _) => alone,
     };
     let clock = Clock::new(&fusion, &hybrid_tasks);
     let (buckets, template) = clock.order(levels.order)?;
-    let optimizer = optimizers(pipeline, tasks);
-    let units = clock.units(&buckets);
-    let busy = (0..pipeline.len())
-        .map(|stage| {
-            let sums = units.iter().map(|unit| unit.times[stage].sum());
-            micro_batches * sums.sum::<u64>()
-        })
-        .collect();
-    let bytes = (0..pipeline.len())
-        .map(|stage| {
-            let at = &pipeline.stages[stage];
-            at.memory - clock.rooms[stage] + held(&units, &template, stage)
-        })
-        .collect();
-    Some(Arrangement {
-        micro_batches,
-        hybrid_tasks,
-        buckets,
-        template,
-        busy,
-        bytes,
-        optimizer,
-    })
+    Some(scene.arrangement(&clock, buckets, template))
 }
 
 /// Most bytes under way on a stage.
@@ -203,10 +346,10 @@ fn held(units: &[Unit], template: &Template, stage: usize) -> u64 {
     let (mut held, mut done, mut most) = (0u64, 0, 0);
     for (unit, before) in template.before[stage].iter().enumerate() {
         while done < *before {
-            held -= bytes(done);
+            held = held.saturating_sub(bytes(done));
             done += 1;
         }
-        held += bytes(unit);
+        held = held.saturating_add(bytes(unit));
         most = most.max(held);
     }
     most
@@ -224,168 +367,6 @@ fn optimizer(pipeline: &Pipeline<'_>, stage: usize, tasks: &[&Task]) -> u64 {
     let at = &pipeline.stages[stage];
     let device = &pipeline.devices[at.device];
     let values = |task: &&Task| task.adapter.values_per_block(device.model()) * at.blocks;
-    tasks
-        .iter()
-        .map(|task| device.optimizer(values(task)))
-        .sum()
-}
-
-/// What hybrid tasks take on each stage, to be put into buckets.
-struct Clock<'a> {
-    pipeline: &'a Pipeline<'a>,
-    micro_batches: u64,
-    mixes: Vec<Vec<Mix>>,
-    times: Vec<Vec<Both<u64>>>,
-    jobs: Vec<usize>,
-    loads: &'a [Vec<Load>],
-    hybrid_tasks: &'a [Vec<usize>],
-    /// Bytes for passes under way, by stage.
-    rooms: Vec<u64>,
-}
-
-impl<'a> Clock<'a> {
-    fn new(fusion: &'a Fusion<'a>, hybrid_tasks: &'a [Vec<usize>]) -> Self {
-        let pipeline = fusion.pipeline;
-        let mixes: Vec<Vec<Mix>> = hybrid_tasks.iter().map(|jobs| fusion.mixes(jobs)).collect();
-        let rooms = (0..pipeline.len())
-            .map(|stage| {
-                let each = mixes
-                    .iter()
-                    .map(|mixes| pipeline.room(stage, fusion.resident[stage], mixes));
-                each.min().unwrap_or(0)
-            })
-            .collect();
-        Self {
-            pipeline,
-            micro_batches: fusion.micro_batches,
-            times: mixes.iter().map(|mixes| pipeline.times(mixes)).collect(),
-            jobs: hybrid_tasks.iter().map(Vec::len).collect(),
-            mixes,
-            loads: fusion.loads,
-            hybrid_tasks,
-            rooms,
-        }
-    }
-
-    fn units(&self, buckets: &[Vec<usize>]) -> Vec<Unit> {
-        buckets.iter().map(|bucket| self.unit(bucket)).collect()
-    }
-
-    fn unit(&self, bucket: &[usize]) -> Unit {
-        let stages = self.pipeline.len();
-        let merged: Option<Vec<Mix>> = adapters::fusible(bucket, &self.jobs).then(|| {
-            let jobs = || bucket.iter().flat_map(|task| &self.hybrid_tasks[*task]);
-            let of = |loads: &Vec<Load>| Mix::of(jobs().map(|job| &loads[*job]));
-            self.loads.iter().map(of).collect()
-        });
-        let mut unit = Unit {
-            times: Vec::with_capacity(stages),
-            transfers: Vec::with_capacity(stages),
-            bytes: Vec::with_capacity(stages),
-        };
-        for (stage, at) in self.pipeline.stages.iter().enumerate() {
-            let mut time = Both::default();
-            let mut apart = Both::default();
-            let mut bytes = 0u64;
-            for task in bucket {
-                time = time.plus(self.times[*task][stage]);
-                apart = apart.plus(self.mixes[*task][at.device].adapters());
-                bytes += self.pipeline.under_way(stage, &self.mixes[*task]);
-            }
-            if let Some(merged) = &merged {
-                let shared = merged[at.device].adapters();
-                let saved = |apart: u64, shared: u64| apart.saturating_sub(shared) * at.blocks;
-                time.forward -= saved(apart.forward, shared.forward).min(time.forward);
-                time.backward -= saved(apart.backward, shared.backward).min(time.backward);
-            }
-            unit.times.push(time);
-            unit.bytes.push(bytes);
-            unit.transfers.push(if stage + 1 == stages {
-                0
-            } else {
-                self.exposed(bucket, stage)
-            });
-        }
-        unit
-    }
-
-    /// What of the transfers of a bucket no computing of it hides.
-    fn exposed(&self, bucket: &[usize], stage: usize) -> u64 {
-        let graph = |task: &usize| -> Graph {
-            vec![Subgraph {
-                compute: self.times[*task][stage].forward,
-                transfer: self.pipeline.transfer(stage, &self.mixes[*task]),
-                after: Vec::new(),
-            }]
-        };
-        let graphs: Vec<Graph> = bucket.iter().map(graph).collect();
-        let compute: u64 = graphs.iter().flatten().map(|node| node.compute).sum();
-        schedule(&graphs).end.saturating_sub(compute)
-    }
-
-    /// Whether one pass of every unit fits every stage.
-    fn fit(&self, units: &[Unit]) -> bool {
-        units.iter().all(|unit| {
-            let each = unit.bytes.iter().zip(&self.rooms);
-            { each }.all(|(bytes, room)| bytes <= room)
-        })
-    }
-
-    /// Buckets and their template.
-    fn order(&self, ordered: bool) -> Option<(Vec<Vec<usize>>, Template)> {
-        let count = self.times.len();
-        let eagerness = if ordered {
-            Eagerness::Memory
-        } else {
-            Eagerness::OneForwardOneBackward
-        };
-        let rooms = Rooms {
-            bytes: &self.rooms,
-            eagerness,
-        };
-        let make = |units: &[Unit]| {
-            let order = template::order(units, ordered);
-            template::template(units, order, self.micro_batches, rooms)
-        };
-        if !ordered {
-            let buckets: Vec<Vec<usize>> = (0..count).map(|task| vec![task]).collect();
-            let units = self.units(&buckets);
-            return self.fit(&units).then(|| (buckets, make(&units)));
-        }
-        let sizes: Vec<u64> = self.times.iter().map(|times| times[0].sum()).collect();
-        let quick = count * self.micro_batches as usize * self.pipeline.len() > STEPS;
-        let mut best: Option<(u64, Vec<Vec<usize>>)> = None;
-        for parts in buckets::numbers(count) {
-            let buckets = buckets::even(&sizes, parts);
-            let units = self.units(&buckets);
-            let fits = self.fit(&units);
-            if !fits {
-                continue;
-            }
-            let latency = if quick {
-                closed_form(&units, &template::order(&units, true), self.micro_batches)
-            } else {
-                make(&units).latency
-            };
-            if best.as_ref().is_none_or(|(held, _)| latency <= *held) {
-                best = Some((latency, buckets));
-            }
-        }
-        let (_, buckets) = best?;
-        let units = self.units(&buckets);
-        let eager = make(&units);
-        let plain = template::template(
-            &units,
-            template::order(&units, true),
-            self.micro_batches,
-            Rooms {
-                bytes: &self.rooms,
-                eagerness: Eagerness::OneForwardOneBackward,
-            },
-        );
-        if plain.latency < eager.latency {
-            return Some((buckets, plain));
-        }
-        Some((buckets, eager))
-    }
+    let each = tasks.iter().map(|task| device.optimizer(values(task)));
+    each.fold(0, u64::saturating_add)
 }

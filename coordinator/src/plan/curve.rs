@@ -6,6 +6,7 @@
 //!
 //! - below the first point it is that point: a kernel costs its launch, however few rows it has. Of nothing it is 0.
 //! - above the last point the last segment goes on; a single point goes on in proportion. Saturation stays saturated.
+//!   Nothing is ever said to be more than [`LARGEST`], so that sums of curves stay within 64 bits.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -108,7 +109,7 @@ impl Curve {
                 u64::try_from(product.div_ceil(u128::from(run))).unwrap_or(u64::MAX)
             }
         };
-        low.1.saturating_add(more)
+        low.1.saturating_add(more).min(LARGEST)
     }
 
     /// The sum of curves, each so many times.

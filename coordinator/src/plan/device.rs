@@ -312,8 +312,12 @@ impl Device {
         let above = known.get(split).map(|entry| at(entry));
         let (time, utilisation) = match (below, above) {
             (Some(low), Some(high)) => {
-                let (run, part) = (high.0 - low.0, adapter.width - low.0);
-                let mix = |a: u64, b: u64| (a * (run - part) + b * part) / run.max(1);
+                let run = u128::from((high.0 - low.0).max(1));
+                let part = u128::from(adapter.width - low.0);
+                // Between two numbers of 64 bits, so one itself.
+                let mix = |a: u64, b: u64| {
+                    ((u128::from(a) * (run - part) + u128::from(b) * part) / run) as u64
+                };
                 let time = Both {
                     forward: mix(low.1.forward, high.1.forward),
                     backward: mix(low.1.backward, high.1.backward),

@@ -78,22 +78,11 @@ impl<'a> Loads<'a> {
         fuse: bool,
     ) -> Option<Estimate> {
         let tasks: Vec<&Task> = jobs.iter().map(|job| self.tasks[*job]).collect();
-        let tokens = tasks.iter().map(|task| task.tokens()).sum();
         let most = most_micro_batches(&tasks, !pipeline.padded);
         let mut best: Option<Estimate> = None;
         let mut micro_batches = 1;
         while micro_batches <= most {
-            let resident: Vec<u64> = (0..pipeline.len())
-                .map(|stage| pipeline.resident(stage, &tasks, micro_batches))
-                .collect();
-            let loads = self.at(pipeline, micro_batches);
-            let fusion = Fusion::new(pipeline, &loads, micro_batches, &resident);
-            let found = grouped(&fusion, jobs, fuse).map(|(groups, step)| Estimate {
-                micro_batches,
-                groups,
-                step,
-                tokens,
-            });
+            let found = self.estimate_with(pipeline, jobs, fuse, micro_batches);
             match (best, found) {
                 (Some(held), Some(found)) if found.step >= held.step => break,
                 (_, Some(_)) => best = found,
@@ -102,6 +91,30 @@ impl<'a> Loads<'a> {
             micro_batches *= 2;
         }
         best
+    }
+
+    /// The same with so many micro-batches.
+    #[must_use]
+    pub fn estimate_with(
+        &self,
+        pipeline: &Pipeline<'_>,
+        jobs: &[usize],
+        fuse: bool,
+        micro_batches: u64,
+    ) -> Option<Estimate> {
+        let tasks: Vec<&Task> = jobs.iter().map(|job| self.tasks[*job]).collect();
+        let resident: Vec<u64> = (0..pipeline.len())
+            .map(|stage| pipeline.resident(stage, &tasks, micro_batches))
+            .collect();
+        let loads = self.at(pipeline, micro_batches);
+        let fusion = Fusion::new(pipeline, &loads, micro_batches, &resident);
+        let (groups, step) = grouped(&fusion, jobs, fuse)?;
+        Some(Estimate {
+            micro_batches,
+            groups,
+            step,
+            tokens: tasks.iter().map(|task| task.tokens()).sum(),
+        })
     }
 }
 
@@ -120,21 +133,14 @@ fn grouped(fusion: &Fusion<'_>, jobs: &[usize], fuse: bool) -> Option<(usize, u6
             .map(|group| jobs.iter().copied().skip(group).step_by(count).collect())
             .collect();
         // Groups are alike; the first is the largest.
-        let mixes = fusion.mixes(groups.first()?);
         let alone = count >= jobs.len();
         let fits = if alone {
-            let each = groups.iter().all(|group| enters(fusion, group));
-            each && !jobs.is_empty()
+            groups.iter().all(|group| enters(fusion, group)) && !jobs.is_empty()
         } else {
-            fusion.fits(&mixes)
+            fusion.fits(&fusion.mixes(groups.first()?))
         };
-        if fits && alone {
-            return Some((count, fusion.step(&fusion.timings(&groups))));
-        }
         if fits {
-            let timing = fusion.timing(&mixes);
-            let beats = fusion.micro_batches * count as u64 * timing.beat;
-            return Some((count, timing.warm + timing.drain + beats));
+            return Some((count, fusion.step(&fusion.timings(&groups))));
         }
         if alone {
             return None;

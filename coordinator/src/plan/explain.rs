@@ -9,11 +9,11 @@ use shared::units::{Bytes, Micros};
 
 use super::align::Waste;
 use super::answer::{Plan, Replica};
-use super::arrange::{Arrangement, arrange};
+use super::arrange::{Arrangement, Without};
 use super::pipeline::Pipeline;
 use super::place::{Fleet, holds};
 use super::profile::Origin;
-use super::snapshot::{Options, Snapshot, Task};
+use super::snapshot::{Snapshot, Task};
 
 /// Why a plan is so.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -99,9 +99,6 @@ pub struct Left {
     pub adapters_permille: u64,
 }
 
-/// Jobs above which a level is switched off with the number of micro-batches kept.
-const REPLANNED: usize = 64;
-
 fn micros(nanos: u64) -> Micros {
     Micros(nanos.div_ceil(1000))
 }
@@ -109,27 +106,14 @@ fn micros(nanos: u64) -> Micros {
 /// Explains one replica.
 #[must_use]
 pub fn replica(
-    snapshot: &Snapshot,
     pipeline: &Pipeline<'_>,
     replica: &Replica,
     arrangement: &Arrangement,
+    without: Without,
     tasks: &[&Task],
 ) -> ReplicaWhy {
-    let options = &snapshot.options;
     let step = arrangement.step();
     let tokens: u64 = tasks.iter().map(|task| task.tokens()).sum();
-    let without = |change: &dyn Fn(&mut Options)| {
-        let mut options = options.clone();
-        change(&mut options);
-        if tasks.len() > REPLANNED {
-            options.micro_batches = Some(arrangement.micro_batches);
-        }
-        arrange(pipeline, tasks, &options).map(|other| micros(other.step()))
-    };
-    let padded = Pipeline {
-        padded: true,
-        ..pipeline.clone()
-    };
     let memory: Vec<(Bytes, Bytes)> = arrangement
         .bytes
         .iter()
@@ -154,9 +138,9 @@ pub fn replica(
             .iter()
             .map(|bucket| arrangement.buckets[*bucket].clone())
             .collect(),
-        without_fuse: without(&|options| options.fuse = false),
-        without_order: without(&|options| options.order = false),
-        without_align: arrange(&padded, tasks, options).map(|other| micros(other.step())),
+        without_fuse: without.fuse.map(micros),
+        without_order: without.order.map(micros),
+        without_align: without.align.map(micros),
         waste: waste.fold(Waste::default(), Waste::plus),
         left: left(arrangement, pipeline, tasks),
     }
@@ -193,13 +177,19 @@ fn hybrid_tasks(
         loads.iter().map(of).collect()
     };
     let kinds = pipeline.kinds();
-    let beat =
-        |jobs: &[usize]| arrangement.micro_batches * pipeline.timing(&kinds, &mixes(jobs)).beat;
+    let beat = |jobs: &[usize]| {
+        let beat = pipeline.timing(&kinds, &mixes(jobs)).beat;
+        arrangement.micro_batches.saturating_mul(beat)
+    };
     let why = |jobs: &Vec<usize>| HybridWhy {
         jobs: jobs.iter().map(|job| replica.jobs[*job]).collect(),
         rows: mixes(jobs).first().map_or(0, |mix| mix.tokens),
         together: micros(beat(jobs)),
-        apart: micros(jobs.iter().map(|job| beat(&[*job])).sum()),
+        apart: micros(
+            jobs.iter()
+                .map(|job| beat(&[*job]))
+                .fold(0, u64::saturating_add),
+        ),
     };
     arrangement.hybrid_tasks.iter().map(why).collect()
 }

@@ -110,18 +110,22 @@ impl<'a> Fusion<'a> {
     pub fn step(&self, timings: &[Timing]) -> u64 {
         let warm = timings.iter().map(|timing| timing.warm).max().unwrap_or(0);
         let drain = timings.iter().map(|timing| timing.drain).min().unwrap_or(0);
-        let beats: u64 = timings.iter().map(|timing| timing.beat).sum();
-        warm + drain + self.micro_batches * beats
+        let beats = timings.iter().map(|timing| timing.beat);
+        let beats = beats.fold(0, u64::saturating_add);
+        let passes = self.micro_batches.saturating_mul(beats);
+        passes.saturating_add(warm).saturating_add(drain)
     }
 
     /// Eq 6 for these hybrid tasks.
     #[must_use]
     pub fn average(&self, timings: &[Timing]) -> u64 {
-        timings.iter().map(|timing| self.average_of(timing)).sum()
+        let each = timings.iter().map(|timing| self.average_of(timing));
+        each.fold(0, u64::saturating_add)
     }
 
     fn average_of(&self, timing: &Timing) -> u64 {
-        let latency = timing.warm + timing.drain + self.micro_batches * timing.beat;
+        let passes = self.micro_batches.saturating_mul(timing.beat);
+        let latency = passes.saturating_add(timing.warm + timing.drain);
         latency / self.pipeline.len() as u64
     }
 

@@ -80,7 +80,10 @@ impl Sizes {
     pub fn backbone(&self, blocks: u64, first: bool, last: bool) -> u64 {
         let embedding = if first { self.embedding } else { 0 };
         let head = if last { self.head } else { 0 };
-        blocks * self.block + embedding + head
+        blocks
+            .saturating_mul(self.block)
+            .saturating_add(embedding)
+            .saturating_add(head)
     }
 
     /// What a job keeps on a stage at all times.
@@ -101,23 +104,31 @@ impl Sizes {
             values += task.adapter.values_of_head(model);
         }
         let carried = if task.longest() > micro_batch_rows {
-            task.longest() * self.carried_per_row * blocks
+            task.longest()
+                .saturating_mul(self.carried_per_row)
+                .saturating_mul(blocks)
         } else {
             0
         };
-        values.saturating_mul(task.bytes_per_value) + carried
+        values
+            .saturating_mul(task.bytes_per_value)
+            .saturating_add(carried)
     }
 
     /// What a micro-batch keeps on a stage until it comes back.
     #[must_use]
     pub fn under_way(&self, rows: u64, adapter_bytes_per_block: u64, blocks: u64) -> u64 {
-        (rows * self.tape_per_row + adapter_bytes_per_block).saturating_mul(blocks)
-            + rows * self.wire_per_row
+        let block = rows
+            .saturating_mul(self.tape_per_row)
+            .saturating_add(adapter_bytes_per_block);
+        block
+            .saturating_mul(blocks)
+            .saturating_add(rows.saturating_mul(self.wire_per_row))
     }
 
     /// Buffers while a pass of so many rows is computed.
     #[must_use]
     pub fn buffers(&self, rows: u64) -> u64 {
-        rows * (self.buffers_per_row + 2 * self.wire_per_row)
+        rows.saturating_mul(self.buffers_per_row + 2 * self.wire_per_row)
     }
 }

@@ -47,8 +47,12 @@ impl Load {
         let model = device.model();
         let parts = micro_batches.max(1);
         let tokens = task.tokens().div_ceil(parts);
-        // See `align`: a chunk is at most a block, or a sequence, longer than even.
-        let grain = if cut { BLOCK } else { task.longest() };
+        // See `align`: a chunk is at most a block longer than even, or a sequence where that is shorter or is not cut.
+        let grain = if cut {
+            BLOCK.min(task.longest())
+        } else {
+            task.longest()
+        };
         let peak = if parts == 1 {
             tokens
         } else {
@@ -76,7 +80,9 @@ impl Load {
             attention,
             sites: [SiteTime::default(); SITES],
             head: SiteTime::default(),
-            kept: peak * task.adapter.kept_per_row(model) * device.profile().compute.width(),
+            kept: peak
+                .saturating_mul(task.adapter.kept_per_row(model))
+                .saturating_mul(device.profile().compute.width()),
         };
         for site in &task.adapter.sites {
             match site.index() {
@@ -144,7 +150,7 @@ impl Mix {
         }
         self.head_busy = self.head_busy.plus(load.head.busy);
         self.head_slowest = slower(self.head_slowest, load.head.time);
-        self.kept += load.kept;
+        self.kept = self.kept.saturating_add(load.kept);
     }
 
     /// Rows that are computed: with pads, every sequence is as long as the longest.

@@ -2,6 +2,7 @@
 
 use shared::model::ModelShape;
 
+use super::curve::LARGEST;
 use super::device::{Both, Device};
 use super::memory::Sizes;
 use super::mix::{Load, Mix};
@@ -119,7 +120,11 @@ impl Pipeline<'_> {
         if last {
             time = time.plus(mix.head(device));
         }
-        time
+        // So that sums over stages stay within 64 bits.
+        Both {
+            forward: time.forward.min(LARGEST),
+            backward: time.backward.min(LARGEST),
+        }
     }
 
     /// Nanoseconds of a transfer from a stage to the next, or back.
@@ -127,7 +132,8 @@ impl Pipeline<'_> {
     pub fn transfer(&self, stage: usize, mixes: &[Mix]) -> u64 {
         let at = &self.stages[stage];
         let rows = mixes[at.device].rows(self.padded);
-        at.link.nanos(rows * self.sizes[at.device].wire_per_row)
+        let bytes = rows.saturating_mul(self.sizes[at.device].wire_per_row);
+        at.link.nanos(bytes).min(LARGEST)
     }
 
     /// The kinds of its stages; first and last are kinds of their own.
@@ -179,8 +185,10 @@ impl Pipeline<'_> {
             let rows = task.tokens().div_ceil(micro_batches.max(1));
             sizes.resident(task, device.model(), (at.blocks, first, last), rows)
         };
-        let jobs: u64 = tasks.iter().map(of).sum();
-        device.profile().workspace_bytes + sizes.backbone(at.blocks, first, last) + jobs
+        let jobs = tasks.iter().map(of).fold(0, u64::saturating_add);
+        let backbone = sizes.backbone(at.blocks, first, last);
+        let workspace = device.profile().workspace_bytes;
+        workspace.saturating_add(backbone).saturating_add(jobs)
     }
 
     /// Bytes that a pass keeps on a stage until it comes back.

@@ -20,6 +20,7 @@ use serde::Serialize;
 use shared::ids::NodeName;
 use shared::units::Micros;
 
+use super::bounds;
 use super::device::Device;
 use super::estimate::{Estimate, Loads};
 use super::memory::Sizes;
@@ -69,13 +70,10 @@ impl Fleet {
     /// Puts together the devices that the nodes have.
     ///
     /// # Errors
-    /// [`NoPlace::Unknown`] or [`NoPlace::Profile`].
+    /// [`NoPlace::Unknown`], [`NoPlace::Profile`] or [`NoPlace::Bounds`].
     pub fn new(snapshot: &Snapshot) -> Result<Self, NoPlace> {
-        let mut fleet = Self {
-            devices: Vec::new(),
-            sizes: Vec::new(),
-            kinds: BTreeMap::new(),
-        };
+        bounds::check(snapshot)?;
+        let mut fleet = Self::empty();
         for (node, machine) in &snapshot.nodes {
             if fleet.kinds.contains_key(&machine.device) {
                 continue;
@@ -244,6 +242,16 @@ fn lay(
             blocks,
             nodes,
         });
+    }
+    if let Some(replicas) = snapshot.options.replicas {
+        let stages = snapshot.options.stages.unwrap_or(1) as usize;
+        if replicas == 0 || (replicas as usize).saturating_mul(stages) > nodes {
+            return Err(NoPlace::TooManyReplicas {
+                replicas,
+                stages,
+                nodes,
+            });
+        }
     }
     let loads = Loads::new(tasks);
     let stands = standing

@@ -4,7 +4,7 @@
 //! finish  = wait + steps x step, with the company that it has now
 //! range   = ± 10 % of it with a measured profile, ± 50 % with a computed one, and the losses on top
 //! losses  = Poisson with the summed loss rate of the replica's nodes; each costs the move of the largest stage
-//! cost    = its share of the rows of the replica x the price of the replica's nodes x time
+//! cost    = its share of the rows of the replica x the price of the replica's nodes x time; none without a price
 //! chance  = sum over k of P(k losses) x P(finish x u + k x move <= time to the deadline), u even over the range
 //! ```
 
@@ -24,6 +24,24 @@ use super::solve::{NoPlan, solve};
 /// Losses that are counted one by one; more are as good as never.
 const LOSSES: u32 = 64;
 
+/// What a job costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Cost {
+    /// At the earliest end.
+    pub least: MicroUsd,
+    /// Expected.
+    #[serde(rename = "cost")]
+    pub expected: MicroUsd,
+    /// At the latest end.
+    pub most: MicroUsd,
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} to {})", self.expected, self.least, self.most)
+    }
+}
+
 /// A quote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Quote {
@@ -41,12 +59,9 @@ pub struct Quote {
     pub expected: Micros,
     /// The worst of the range, with the losses to expect.
     pub latest: Micros,
-    /// At the earliest end.
-    pub least: MicroUsd,
-    /// Expected.
-    pub cost: MicroUsd,
-    /// At the latest end.
-    pub most: MicroUsd,
+    /// What it costs; absent where no price of its nodes is known.
+    #[serde(flatten)]
+    pub cost: Option<Cost>,
     /// Chance to keep the deadline, in permille.
     pub chance_permille: Option<u64>,
 }
@@ -55,14 +70,13 @@ impl fmt::Display for Quote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "done in {} ({} to {}), after {} of waiting; {} ({} to {}); a step of {}, {:.2} of alone",
+            "done in {} ({} to {}), after {} of waiting; {}; a step of {}, {:.2} of alone",
             self.expected,
             self.earliest,
             self.latest,
             self.wait,
-            self.cost,
-            self.least,
-            self.most,
+            self.cost
+                .map_or_else(|| "no price is known".into(), |cost| cost.to_string()),
             self.step,
             self.slowdown_permille as f64 / 1000.0
         )?;
@@ -159,7 +173,7 @@ fn on(
     let rate = losses as f64 / 1000.0 * hours;
     let whole = |time: f64| Micros(time.round() as u64);
     let share = task.tokens() as f64 / rows.max(1) as f64;
-    let cost = |time: f64| MicroUsd((time / 3.6e9 * price as f64 * share).round() as u64);
+    let paid = |time: f64| MicroUsd((time / 3.6e9 * price as f64 * share).round() as u64);
     let (low, high) = (work * (1.0 - spread), work * (1.0 + spread));
     let expected = work + rate * recovery;
     // Two standard deviations of losses above what is expected.
@@ -173,14 +187,16 @@ fn on(
     Some(Quote {
         step,
         alone,
-        slowdown_permille: step.0 * 1000 / alone.0.max(1),
+        slowdown_permille: step.0.saturating_mul(1000) / alone.0.max(1),
         wait,
         earliest: whole(begin + low),
         expected: whole(begin + expected),
         latest: whole(begin + worst),
-        least: cost(low),
-        cost: cost(expected),
-        most: cost(worst),
+        cost: (price > 0).then(|| Cost {
+            least: paid(low),
+            expected: paid(expected),
+            most: paid(worst),
+        }),
         chance_permille: chance,
     })
 }

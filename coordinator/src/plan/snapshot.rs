@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use shared::ids::{JobId, NodeName};
 use shared::job::{JobSpec, OptimizerKind};
 use shared::model::ModelShape;
@@ -13,8 +14,11 @@ use super::profile::{Link, Profile, Weights};
 /// Rows of a canonical block: sequences are cut at multiples of it only.
 pub const BLOCK: u64 = 64;
 
+/// Most samples of an optimizer step.
+const MOST_SAMPLES: usize = 1 << 20;
+
 /// Everything that a plan depends on. The same snapshot has the same plan.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The backbone.
     pub model: ModelShape,
@@ -41,7 +45,7 @@ pub struct Snapshot {
 }
 
 /// A node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Name of its profile.
     pub device: String,
@@ -49,14 +53,14 @@ pub struct Machine {
     pub memory: Bytes,
     /// Nodes of one site are near each other.
     pub site: String,
-    /// Price of an hour.
+    /// Price of an hour; 0 where it is not known.
     pub price: MicroUsd,
     /// Reclaims and failures expected in a thousand hours.
     pub losses_per_kilohour: u64,
 }
 
 /// A tenant's share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tenant {
     /// Its weight against others, at least 1.
     pub weight: u64,
@@ -74,7 +78,7 @@ impl Default for Tenant {
 }
 
 /// A job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// Who pays.
     pub tenant: String,
@@ -114,10 +118,12 @@ impl Task {
         steps: u64,
         now: Micros,
     ) -> Self {
-        let count = spec
+        // A job that asks for more is refused before it is planned (`shared::job`).
+        let samples = spec
             .train
             .batch_size
             .saturating_mul(spec.train.accumulation);
+        let count = samples.min(MOST_SAMPLES);
         let mut sorted = rows.to_vec();
         sorted.sort_unstable();
         let at = |place: usize| (2 * place + 1) * sorted.len() / (2 * count.max(1));
@@ -166,8 +172,38 @@ impl Task {
     }
 }
 
+/// When a job that fits in memory joins those that train (`docs/adr/0016-joining.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Saturation {
+    /// Always.
+    Off,
+    /// Unless tokens a second fall by more than this: what is predicted is no more exact.
+    NoLoss {
+        /// Of the tokens a second without it.
+        permille: u64,
+    },
+    /// Only when tokens a second grow by at least this: the rule of the MuxTune paper, for comparison.
+    Growth {
+        /// Of the tokens a second without it.
+        permille: u64,
+    },
+}
+
+impl Saturation {
+    /// Whether a job joins, by tokens a second (or any multiple of them) without it and with it.
+    #[must_use]
+    pub fn joins(self, without: u128, with: u128) -> bool {
+        let least = match self {
+            Self::Off => return true,
+            Self::NoLoss { permille } => 1000 - permille.min(1000),
+            Self::Growth { permille } => permille.saturating_add(1000),
+        };
+        with.saturating_mul(1000) >= without.saturating_mul(u128::from(least))
+    }
+}
+
 /// What the operator wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// Stages of a replica; absent: the planner chooses.
     pub stages: Option<u32>,
@@ -181,8 +217,8 @@ pub struct Options {
     pub order: bool,
     /// Whether data is packed and cut; else every sequence is padded to the longest of its pass.
     pub align: bool,
-    /// A job that adds less throughput than this, in permille of what is there, waits.
-    pub saturation_permille: u64,
+    /// When a job that fits joins those that train.
+    pub saturation: Saturation,
     /// A job that has waited so long goes before all that have not.
     pub patience: Micros,
     /// A job that trains is not paused before it had so long.
@@ -200,7 +236,7 @@ impl Default for Options {
             fuse: true,
             order: true,
             align: true,
-            saturation_permille: 5,
+            saturation: Saturation::NoLoss { permille: 20 },
             patience: Micros(3_600_000_000),
             quantum: Micros(600_000_000),
             horizon: Micros(3_600_000_000),

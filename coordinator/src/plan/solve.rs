@@ -20,7 +20,7 @@ use thiserror::Error;
 use super::admit::{self, Wait, Why};
 use super::align;
 use super::answer::{Plan, Replica};
-use super::arrange::{Arrangement, arrange};
+use super::arrange::{Arrangement, Without, weigh};
 use super::check::{Broken, check};
 use super::explain::{Explanation, explain};
 use super::fair::{self, Class};
@@ -66,8 +66,8 @@ pub fn solve(snapshot: &Snapshot, previous: Option<&Plan>) -> Result<(Plan, Expl
         let Some(pipeline) = fleet.pipeline(snapshot, &seats) else {
             continue;
         };
-        let (replica, waiting) = fill(snapshot, &pipeline, number, seats, &hand);
-        if let Some(why) = explain_replica(snapshot, &pipeline, &replica) {
+        let (replica, without, waiting) = fill(snapshot, &pipeline, number, seats, &hand);
+        if let Some(why) = explain_replica(snapshot, &pipeline, &replica, without) {
             whys.insert(number, why);
         }
         plan.waiting.extend(waiting);
@@ -186,7 +186,7 @@ fn fill(
     number: u32,
     seats: Seats,
     hand: &[JobId],
-) -> (Replica, BTreeMap<JobId, Wait>) {
+) -> (Replica, Without, BTreeMap<JobId, Wait>) {
     let tasks: Vec<&Task> = hand.iter().map(|id| &snapshot.tasks[id]).collect();
     let patient: Vec<bool> = tasks
         .iter()
@@ -198,9 +198,9 @@ fn fill(
         arrangement: None,
         chunks: Vec::new(),
     };
-    let mut waiting = BTreeMap::new();
+    let (mut waiting, mut without) = (BTreeMap::new(), Without::default());
     if tasks.is_empty() {
-        return (replica, waiting);
+        return (replica, without, waiting);
     }
     let admitted = admit::admit(pipeline, &tasks, &patient, &snapshot.options);
     let mut front = &admitted.jobs[..];
@@ -209,7 +209,9 @@ fn fill(
         let mut jobs: Vec<JobId> = front.iter().map(|at| hand[*at]).collect();
         jobs.sort_unstable();
         let chosen: Vec<&Task> = jobs.iter().map(|id| &snapshot.tasks[id]).collect();
-        if let Some(arrangement) = arrange(pipeline, &chosen, &snapshot.options) {
+        if let Some(weighed) = weigh(pipeline, &chosen, &snapshot.options) {
+            let arrangement = weighed.plan;
+            without = weighed.without;
             let chunks = |task: &&Task| chunks(snapshot, task, &arrangement);
             replica.chunks = chosen.iter().map(chunks).collect();
             replica.arrangement = Some(arrangement);
@@ -227,7 +229,7 @@ fn fill(
         };
         waiting.insert(*id, wait);
     }
-    (replica, waiting)
+    (replica, without, waiting)
 }
 
 fn chunks(snapshot: &Snapshot, task: &Task, arrangement: &Arrangement) -> Vec<align::Chunk> {
@@ -255,14 +257,15 @@ fn explain_replica(
     snapshot: &Snapshot,
     pipeline: &Pipeline<'_>,
     replica: &Replica,
+    without: Without,
 ) -> Option<super::explain::ReplicaWhy> {
     let arrangement = replica.arrangement.as_ref()?;
     let tasks: Vec<&Task> = replica.jobs.iter().map(|id| &snapshot.tasks[id]).collect();
     Some(super::explain::replica(
-        snapshot,
         pipeline,
         replica,
         arrangement,
+        without,
         &tasks,
     ))
 }

@@ -72,11 +72,21 @@ fn told(change: &Change) -> Told {
         Change::CancelAsked { .. } => {
             info("cancel_requested", "its owner asked for the end", none())
         }
+        Change::Unplanned { reason } => warn(
+            "admission_unplanned",
+            format!("jobs begin by number alone, without regard to memory and shares: {reason}"),
+            none(),
+        ),
         Change::SharedByFewer { reason, .. } => warn("shared_by_fewer", reason.clone(), none()),
         Change::Heard { from, notice, .. } => notice_told(notice, from.node.as_str()),
         Change::Broken { replica, reason } => warn(
             "replica_broken",
             format!("replica {replica} cannot go on: {reason}"),
+            json!({ "replica": replica }),
+        ),
+        Change::Regrouped { replica, reason } => warn(
+            "passes_made_smaller",
+            reason.clone(),
             json!({ "replica": replica }),
         ),
         Change::MoveStarted {
@@ -129,7 +139,7 @@ fn told(change: &Change) -> Told {
         ),
         Change::NodeLeft { node } => info(
             "node_left",
-            format!("{node} has left, and held nothing"),
+            format!("{node} has left, as it was told to"),
             json!({ "node": node }),
         ),
         Change::NodeLost { node, reason } => warn(

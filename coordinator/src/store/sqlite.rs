@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{
-    Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params,
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
 };
 use shared::ids::{EventNumber, Term};
 use shared::units::Micros;
@@ -85,11 +85,7 @@ impl Sqlite {
         let schema = this.schema().map_err(&failed)?;
         // ST-4: looked at before anything is set, which would already write to the file.
         if schema > SCHEMA {
-            return Err(JournalError::Newer {
-                path: path.to_path_buf(),
-                found: schema,
-                known: SCHEMA,
-            });
+            return Err(this.newer(schema));
         }
         let settings = [("journal_mode", "WAL"), ("synchronous", "FULL")];
         for (name, value) in settings {
@@ -106,6 +102,36 @@ impl Sqlite {
             Ok(Ok(()))
         })?;
         Ok(this)
+    }
+
+    /// Reads a journal without writing to it or needing its lease.
+    ///
+    /// # Errors
+    /// [`JournalError::Newer`] when a newer program wrote it, [`JournalError::Database`] when it is no journal,
+    /// [`JournalError::Unreadable`] when a line of it is no record.
+    pub fn read(path: &Path) -> Result<Loaded, JournalError> {
+        let failed = failed(path);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(&failed)?;
+        connection.busy_timeout(BUSY).map_err(&failed)?;
+        let mut this = Self {
+            path: path.to_path_buf(),
+            connection,
+        };
+        match this.schema().map_err(&failed)? {
+            // Made, and never begun.
+            0 => Ok(Loaded::default()),
+            schema if schema > SCHEMA => Err(this.newer(schema)),
+            _ => this.load(),
+        }
+    }
+
+    fn newer(&self, found: i64) -> JournalError {
+        JournalError::Newer {
+            path: self.path.clone(),
+            found,
+            known: SCHEMA,
+        }
     }
 
     fn schema(&self) -> Result<i64, rusqlite::Error> {

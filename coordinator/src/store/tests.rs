@@ -148,6 +148,7 @@ fn what_was_written_is_there_after_a_crash() {
     one.append(&lease, &[record(1)]).unwrap();
     // Never closed: as after a kill.
     std::mem::forget(one);
+    assert_eq!(Sqlite::read(&path).unwrap().records, [record(1)]);
     assert_eq!(
         Sqlite::open(&path).unwrap().load().unwrap().records,
         [record(1)]
@@ -176,6 +177,11 @@ fn st_4_a_newer_journal_is_not_touched() {
         ),
         "{refused}"
     );
+    let read = Sqlite::read(&path).unwrap_err();
+    assert!(
+        matches!(read, JournalError::Newer { found: 7, .. }),
+        "{read}"
+    );
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
@@ -190,6 +196,10 @@ fn what_is_no_journal_is_refused() {
     .unwrap();
     assert!(matches!(
         Sqlite::open(&path),
+        Err(JournalError::Database { .. })
+    ));
+    assert!(matches!(
+        Sqlite::read(&path),
         Err(JournalError::Database { .. })
     ));
 }

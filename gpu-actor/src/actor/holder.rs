@@ -108,7 +108,7 @@ impl Holder {
     }
 
     fn now(&self) -> Micros {
-        (self.linker.settings.clock)()
+        (self.linker.settings.steady)()
     }
 
     /// Takes a post after a wait, and reports how that went: its stage, if it runs.

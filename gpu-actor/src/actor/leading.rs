@@ -159,6 +159,17 @@ impl<'a> Leading<'a> {
                 self.again.drain = false;
                 Ok(())
             }
+            Command::Arrange(arrangement) => {
+                let arrangement = arrangement.renamed(|job| Some(name(*job)));
+                tracing::info!(
+                    hybrid_tasks = arrangement.hybrid_tasks().count(),
+                    units = arrangement.units().count(),
+                    pass_rows = arrangement.pass_rows,
+                    "jobs arranged"
+                );
+                self.lead.arrange(arrangement);
+                Ok(())
+            }
             Command::Sample(order) => self.sample(order),
         }
     }

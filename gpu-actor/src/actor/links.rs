@@ -20,6 +20,7 @@ use crate::duty::Post;
 use crate::link::ChunkLink;
 use crate::link::bell::Bell;
 use crate::link::quic;
+use crate::link::transit::Transits;
 
 /// To the stage before and the one behind, and to the same stage of linked replicas.
 pub(super) type Links = (
@@ -141,7 +142,7 @@ impl Linker {
                 peer.identity.name
             )));
         }
-        let (link, carrier) = quic::over(stream, opening, bell.clone());
+        let (link, carrier) = quic::over(stream, opening, bell.clone(), self.transits());
         tokio::spawn(async move {
             // The link itself tells its stage how it ended.
             let _ = carrier.await;
@@ -171,7 +172,8 @@ impl Linker {
         if let Some(fault) = fault(&arrival, node, (self.settings.credits, narrow)) {
             return Err(fault);
         }
-        let (link, carrier) = quic::over(arrival.stream, opening, bell.clone());
+        let stream = arrival.stream;
+        let (link, carrier) = quic::over(stream, opening, bell.clone(), self.transits());
         let done = arrival.done;
         tokio::spawn(async move {
             // The link itself tells its stage how it ended.
@@ -179,6 +181,10 @@ impl Linker {
             drop(done);
         });
         Ok(self.metered(Box::new(link), opening.narrow))
+    }
+
+    fn transits(&self) -> Transits {
+        Transits::by(Arc::clone(&self.settings.clock))
     }
 
     fn metered(&self, link: Box<dyn ChunkLink>, narrow: bool) -> Box<dyn ChunkLink> {

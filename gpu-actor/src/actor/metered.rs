@@ -5,6 +5,7 @@ use std::sync::Arc;
 use shared::units::Bytes;
 
 use super::meters::Meters;
+use crate::link::transit::Transit;
 use crate::link::{ChunkLink, LinkError, Parcel};
 
 /// The link and who is told.
@@ -54,6 +55,10 @@ impl ChunkLink for Metered {
             self.meters.received(bytes);
         }
         Ok(received)
+    }
+
+    fn transits(&mut self) -> Vec<Transit> {
+        self.inner.transits()
     }
 
     fn close(&mut self) {

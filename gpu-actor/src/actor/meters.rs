@@ -92,8 +92,11 @@ impl Meters {
     /// The device did something.
     pub(super) fn worked(&self, span: &Span) {
         let took = span.end.since(span.start).seconds();
-        if span.deed == Deed::Send {
-            return self.credit_wait.record(took);
+        match span.deed {
+            Deed::Credit => return self.credit_wait.record(took),
+            // The device does something else meanwhile.
+            Deed::Send | Deed::Receive => return,
+            _ => {}
         }
         let busy = &names::DEVICE_BUSY;
         self.registry
@@ -209,7 +212,7 @@ mod tests {
         meters.worked(&span(Deed::Backward, Some(1), 100));
         line("spotmux_activations_held_bytes 50");
         line("spotmux_device_busy_seconds_sum{kind=\"forward\"} 4");
-        meters.worked(&span(Deed::Send, Some(1), 100));
+        meters.worked(&span(Deed::Credit, Some(1), 100));
         line("spotmux_link_credit_wait_seconds_sum 2");
         meters.begin();
         line("spotmux_activations_held_bytes 0");

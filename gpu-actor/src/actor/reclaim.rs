@@ -6,11 +6,12 @@
 use std::time::Duration;
 
 use reqwest::{Client, StatusCode};
+use shared::config::schema::Cloud;
 use shared::units::Micros;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::reclaim::{
-    Cloud, Said, aws_action, aws_rebalance, azure_events, gcp_maintenance, gcp_preempted,
+    Said, aws_action, aws_rebalance, azure_events, gcp_maintenance, gcp_preempted,
 };
 
 /// An answer takes no longer.

@@ -49,12 +49,16 @@ pub fn run(
     )?));
     // The store has a runtime, which must not be dropped inside of another: the last one to let go is this thread.
     let last_hold = Arc::clone(&store);
-    let meters = Meters::new((settings.clock)());
+    let meters = Meters::new((settings.steady)());
     if let Some(address) = settings.metrics {
-        let health = meters.health(Arc::clone(&settings.clock));
+        let health = meters.health(Arc::clone(&settings.steady));
         serve::start(&network, address, meters.registry(), health);
     }
-    let traces = Traces::new(settings.node.clone(), settings.spans_kept);
+    let traces = Traces::new(
+        settings.node.clone(),
+        settings.spans_kept,
+        Arc::clone(&settings.steady),
+    );
     let hello = introduction::hello(&backbone, &settings, endpoint.address()?);
     let hall = Arc::new(Hall::default());
     let (holder, tasks) = mpsc::unbounded_channel();
@@ -67,7 +71,7 @@ pub fn run(
         holder,
         traces: Arc::clone(&traces),
         heartbeat: settings.heartbeat,
-        clock: Arc::clone(&settings.clock),
+        steady: Arc::clone(&settings.steady),
         meters: Arc::clone(&meters),
         leaving: None,
         _alive: alive,

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 
 use shared::actor::exit::ExitReason;
 use shared::ids::{JobId, PlanEpoch};
+use shared::plan::arrangement::Arrangement;
 use shared::wire::order::{JobAction, JobOrder, SampleOrder};
 
 use crate::duty::Event;
@@ -19,6 +20,7 @@ pub(super) enum Command {
     Act(JobId, JobAction),
     Drain(PlanEpoch),
     Undrain,
+    Arrange(Arrangement),
     Sample(SampleOrder),
 }
 

@@ -74,8 +74,10 @@ pub struct NodeSettings {
     pub stall_patience: Duration,
     /// Spans kept for traces.
     pub spans_kept: usize,
-    /// Microseconds since 1970.
+    /// Microseconds since 1970: what people and other machines read.
     pub clock: Clock,
+    /// Microseconds of a clock that never jumps: ages and bounds.
+    pub steady: Clock,
 }
 
 impl std::fmt::Debug for NodeSettings {

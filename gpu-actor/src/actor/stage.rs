@@ -31,7 +31,8 @@ pub(super) struct StageActor {
     pub(super) holder: mpsc::UnboundedSender<Task>,
     pub(super) traces: Arc<Traces>,
     pub(super) heartbeat: Duration,
-    pub(super) clock: Clock,
+    /// Never jumps.
+    pub(super) steady: Clock,
     pub(super) meters: Arc<Meters>,
     /// Once the process is asked to end: until when it stays at most, and what was told.
     pub(super) leaving: Option<(Micros, Departure)>,
@@ -92,7 +93,7 @@ impl Handler<Uplink> for StageActor {
         let effects = self.duty.step(event);
         self.apply(effects);
         if let Some((until, departure)) = self.leaving.filter(|_| connected) {
-            let within = until.since((self.clock)());
+            let within = until.since((self.steady)());
             let departure = Departure {
                 within,
                 ..departure
@@ -107,7 +108,7 @@ impl Handler<Leave> for StageActor {
     type Result = ();
 
     fn handle(&mut self, Leave(departure): Leave, context: &mut Self::Context) {
-        let until = (self.clock)().plus(departure.within);
+        let until = (self.steady)().plus(departure.within);
         self.leaving = Some((until, departure));
         let effects = self.duty.step(Event::Leaving(departure));
         self.apply(effects);
@@ -129,6 +130,9 @@ impl StageActor {
                 Effect::Act(job, action) => self.hold(Task::Lead(Command::Act(job, action))),
                 Effect::Drain(toward) => self.hold(Task::Lead(Command::Drain(toward))),
                 Effect::Undrain => self.hold(Task::Lead(Command::Undrain)),
+                Effect::Arrange(arrangement) => {
+                    self.hold(Task::Lead(Command::Arrange(arrangement)));
+                }
                 Effect::Sample(sample) => self.hold(Task::Lead(Command::Sample(sample))),
                 Effect::Trace { number, job, step } => {
                     let spans = self.traces.of(job, step);
@@ -157,7 +161,7 @@ impl StageActor {
 
     fn beat(&mut self) {
         let notice = Notice::Heartbeat {
-            device_age: self.traces.device_age((self.clock)()),
+            device_age: self.traces.device_age(),
             memory_used: memory_used(),
             tokens: self.traces.tokens(),
         };
@@ -165,11 +169,11 @@ impl StageActor {
     }
 
     fn look(&self) {
-        let now = (self.clock)();
+        let now = (self.steady)();
         let standing = Standing {
             epoch: self.duty.epoch(),
             term: self.duty.term(),
-            device_age: self.traces.device_age(now),
+            device_age: self.traces.device_age(),
             connected: self.uplink.is_some(),
         };
         self.meters.look(now, &standing);
@@ -222,9 +226,9 @@ mod tests {
             duty: Duty::new(hello),
             uplink: Some(outbox),
             holder,
-            traces: Traces::new(node, 1),
+            traces: Traces::new(node, 1, Arc::new(|| Micros(0))),
             heartbeat: Duration::from_secs(3600),
-            clock: Arc::new(|| Micros(0)),
+            steady: Arc::new(|| Micros(0)),
             meters: Meters::new(Micros(0)),
             leaving: None,
             _alive: alive,

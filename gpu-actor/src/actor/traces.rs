@@ -1,6 +1,6 @@
 //! What the device did lately: told by the stage's thread, asked for by the coordinator.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,14 +14,15 @@ use super::meters::Meters;
 use super::settings::Clock;
 
 /// The newest spans of a node.
-#[derive(Debug)]
 pub(super) struct Traces {
     node: NodeName,
     most: usize,
     /// Tokens trained since the start of the process.
     tokens: AtomicU64,
-    /// When the device began the piece of work that it is at; 0 while it is at none.
+    /// When the device began the piece of work that it is at, by the clock that never jumps, plus one; 0 while it is at
+    /// none.
     working_since: AtomicU64,
+    steady: Clock,
     spans: Mutex<VecDeque<(u32, Span)>>,
 }
 
@@ -39,9 +40,10 @@ impl Drop for Recorder {
 }
 
 impl Observer for Recorder {
-    fn begins(&mut self, at: Micros) {
+    fn begins(&mut self, _: Micros) {
+        let Micros(now) = (self.traces.steady)();
         let since = &self.traces.working_since;
-        since.store(at.0, Ordering::Relaxed);
+        since.store(now.saturating_add(1), Ordering::Relaxed);
     }
 
     fn rests(&mut self) {
@@ -62,12 +64,14 @@ impl Observer for Recorder {
 }
 
 impl Traces {
-    pub(super) fn new(node: NodeName, most: usize) -> Arc<Self> {
+    /// Keeps so many spans; `steady` never jumps, and tells ages.
+    pub(super) fn new(node: NodeName, most: usize, steady: Clock) -> Arc<Self> {
         Arc::new(Self {
             node,
             most: most.max(1),
             tokens: AtomicU64::new(0),
             working_since: AtomicU64::new(0),
+            steady,
             spans: Mutex::new(VecDeque::new()),
         })
     }
@@ -99,10 +103,10 @@ impl Traces {
     }
 
     /// Since the device began the piece of work that it is at; 0 while it is at none.
-    pub(super) fn device_age(&self, now: Micros) -> Micros {
+    pub(super) fn device_age(&self) -> Micros {
         match self.working_since.load(Ordering::Relaxed) {
             0 => Micros(0),
-            since => now.since(Micros(since)),
+            since => (self.steady)().since(Micros(since - 1)),
         }
     }
 
@@ -126,7 +130,10 @@ impl Traces {
         let of_step = spans.iter().filter(|(_, span)| span.jobs.contains(&own));
         let begin = of_step.map(|(_, span)| span.start).min();
         let (begin, end) = (begin.unwrap_or(applied.start), applied.end);
-        let inside = |span: &Span| span.start < end && span.end > begin;
+        let inside = |span: &Span| {
+            let waited = span.deed != Deed::Credit || span.start < span.end;
+            waited && span.start < end && span.end > begin
+        };
         let inside = spans.iter().filter(|(_, span)| inside(span));
         let mut inside: Vec<&(u32, Span)> = inside.collect();
         inside.sort_by_key(|(_, span)| span.start);
@@ -154,22 +161,26 @@ impl Traces {
     }
 }
 
-/// Chunks may wait for their link at the same time: each that does gets a lane of its own.
+/// Chunks may wait for their links, go and come at the same time: each that does gets a lane of its own.
 #[derive(Default)]
-struct Lanes(Vec<Micros>);
+struct Lanes(BTreeMap<&'static str, Vec<Micros>>);
 
 impl Lanes {
     fn of(&mut self, span: &Span) -> String {
-        if span.deed != Deed::Send {
-            return "device".into();
-        }
-        let free = self.0.iter().position(|end| *end <= span.start);
+        let kind = match span.deed {
+            Deed::Credit => "link wait",
+            Deed::Send => "link out",
+            Deed::Receive => "link in",
+            _ => return "device".into(),
+        };
+        let lanes = self.0.entry(kind).or_default();
+        let free = lanes.iter().position(|end| *end <= span.start);
         let lane = free.unwrap_or_else(|| {
-            self.0.push(Micros(0));
-            self.0.len() - 1
+            lanes.push(Micros(0));
+            lanes.len() - 1
         });
-        self.0[lane] = span.end;
-        format!("link out {}", lane + 1)
+        lanes[lane] = span.end;
+        format!("{kind} {}", lane + 1)
     }
 }
 
@@ -202,9 +213,19 @@ mod tests {
         }
     }
 
+    fn traces(steady: &Arc<AtomicU64>) -> Arc<Traces> {
+        let steady = Arc::clone(steady);
+        let node = NodeName::new("n1").unwrap();
+        Traces::new(
+            node,
+            100,
+            Arc::new(move || Micros(steady.load(Ordering::Relaxed))),
+        )
+    }
+
     #[test]
     fn a_step_is_told_with_all_that_passed_meanwhile_and_lanes_do_not_overlap() {
-        let traces = Traces::new(NodeName::new("n1").unwrap(), 100);
+        let traces = traces(&Arc::default());
         let mut recorder = Recorder {
             traces: Arc::clone(&traces),
             meters: Meters::new(Micros(0)),
@@ -239,9 +260,30 @@ mod tests {
         assert_eq!(seen, expected);
         assert_eq!(traces.of(Some(JobId(1)), Some(1)).len(), 2);
         assert!(traces.of(Some(JobId(3)), None).is_empty());
-        recorder.begins(Micros(61));
-        assert_eq!(traces.device_age(Micros(70)), Micros(9));
+    }
+
+    #[test]
+    fn cl_9_ages_are_of_the_clock_that_never_jumps() {
+        let steady = Arc::new(AtomicU64::new(0));
+        let traces = traces(&steady);
+        let mut recorder = Recorder {
+            traces: Arc::clone(&traces),
+            meters: Meters::new(Micros(0)),
+            stage: 0,
+        };
+        let at = |now: u64| {
+            steady.store(now, Ordering::Relaxed);
+            traces.device_age()
+        };
+        at(0);
+        // The wall clock of the piece is put forward by an hour, or back: its age is told by the other.
+        recorder.begins(Micros(3_600_000_000));
+        assert_eq!(at(9), Micros(9));
+        recorder.rests();
+        assert_eq!(at(10), Micros(0));
+        recorder.begins(Micros(0));
+        assert_eq!(at(30), Micros(20));
         drop(recorder);
-        assert_eq!(traces.device_age(Micros(80)), Micros(0), "a panic ends it");
+        assert_eq!(at(40), Micros(0), "a panic ends it");
     }
 }

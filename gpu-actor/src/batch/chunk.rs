@@ -5,9 +5,22 @@ use super::{BLOCK, Batch, JobSlice, SequenceSlice};
 /// More rows than any sequence has.
 const MOST_ROWS: usize = 1 << 24;
 
+/// Which sequence, of all that are under way on a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequenceId {
+    /// The job's place in the bank.
+    pub slot: usize,
+    /// The job's optimizer step.
+    pub step: u64,
+    /// Number of the sequence within that step.
+    pub number: u32,
+}
+
 /// The part of a sequence that a batch has, which has nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
+    /// The sequence: another of the same length has other keys and values.
+    pub sequence: SequenceId,
     /// Rows of the sequence before it.
     pub start: usize,
     /// Its rows.
@@ -90,7 +103,13 @@ impl Batch {
     #[must_use]
     pub fn chunk(&self) -> Option<Chunk> {
         let (length, sequence) = (self.cut?, self.sequences.first()?);
+        let job = self.jobs.get(sequence.job)?;
         Some(Chunk {
+            sequence: SequenceId {
+                slot: job.slot,
+                step: job.step,
+                number: sequence.number,
+            },
             start: sequence.start,
             rows: self.rows(),
             length,
@@ -101,6 +120,28 @@ impl Batch {
     #[must_use]
     pub fn follows(&self) -> bool {
         self.chunk().is_some_and(Chunk::follows)
+    }
+
+    /// Whether these pass together: one batch that is whole, or all chunks of one sequence in their order.
+    #[must_use]
+    pub fn is_chain(chain: &[Self]) -> bool {
+        let [first, behind @ ..] = chain else {
+            return false;
+        };
+        let Some(mut last) = first.chunk() else {
+            return behind.is_empty();
+        };
+        if last.follows() {
+            return false;
+        }
+        for chunk in behind.iter().map(Self::chunk) {
+            let of = |chunk: Chunk| (chunk.sequence, chunk.length);
+            match chunk {
+                Some(chunk) if chunk.start == last.end() && of(chunk) == of(last) => last = chunk,
+                _ => return false,
+            }
+        }
+        last.ends()
     }
 
     /// Whether it can be this chunk: cut where blocks end, of one sequence, and not all of it.
@@ -181,6 +222,26 @@ mod tests {
                 assert_eq!(part.fault(1000), None);
                 assert_eq!(part.follows(), index > 0);
             }
+        }
+    }
+
+    #[test]
+    fn a_chain_is_all_of_a_sequence() {
+        let parts = chunks(300, 128);
+        assert!(Batch::is_chain(&parts) && Batch::is_chain(&chunks(100, 128)));
+        let mut other = parts.clone();
+        other[1].sequences[0].number += 1;
+        let whole = chunks(100, 128).remove(0);
+        for wrong in [
+            vec![],
+            parts[1..].to_vec(),
+            parts[..2].to_vec(),
+            vec![parts[0].clone(), parts[2].clone()],
+            vec![whole.clone(), whole.clone()],
+            vec![whole, parts[0].clone()],
+            other,
+        ] {
+            assert!(!Batch::is_chain(&wrong), "{wrong:?}");
         }
     }
 

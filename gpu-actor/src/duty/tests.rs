@@ -2,6 +2,7 @@
 
 use shared::ids::NodeName;
 use shared::plan::Seat;
+use shared::plan::arrangement::{Arrangement, HybridTask};
 use shared::units::Bytes;
 use shared::wire::notice::{Departure, LeaveCause};
 
@@ -46,6 +47,34 @@ fn duty() -> Duty {
         unheard: 1,
         clock: Micros(0),
     })
+}
+
+#[test]
+fn an_arrangement_is_for_who_leads_the_plan_and_one_that_cannot_be_is_refused() {
+    let arrange = |epoch: u64, jobs: &[u64]| {
+        let task = HybridTask {
+            jobs: jobs.iter().copied().map(JobId).collect(),
+            parts: 2,
+        };
+        let arrangement = Arrangement {
+            buckets: vec![vec![task]],
+            ..Arrangement::default()
+        };
+        let epoch = PlanEpoch(epoch);
+        (arrangement.clone(), Order::Arrange { epoch, arrangement })
+    };
+    let mut duty = duty();
+    duty.step(Event::Connected);
+    duty.step(order(1, hold(3)));
+    let (arrangement, ordered) = arrange(3, &[1, 2]);
+    assert_eq!(duty.step(order(1, ordered)), [Effect::Arrange(arrangement)]);
+    for (epoch, jobs) in [(2, &[1, 2][..]), (4, &[1, 2]), (3, &[1, 1])] {
+        let effects = duty.step(order(1, arrange(epoch, jobs).1));
+        assert!(
+            matches!(effects[..], [Effect::Tell(Notice::Refused { .. })]),
+            "{effects:?}"
+        );
+    }
 }
 
 fn order(term: u64, order: Order) -> Event {

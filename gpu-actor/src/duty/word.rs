@@ -1,6 +1,7 @@
 //! What a node's duty is told, and what it says is to be done.
 
 use shared::ids::{JobId, NodeName, PlanEpoch};
+use shared::plan::arrangement::Arrangement;
 use shared::units::Micros;
 use shared::wire::notice::{Departure, JobNotice, Notice};
 use shared::wire::order::{JobAction, JobOrder, Ordered, SampleOrder};
@@ -56,6 +57,8 @@ pub enum Effect {
     Drain(PlanEpoch),
     /// The lead goes on.
     Undrain,
+    /// How the lead's jobs train together.
+    Arrange(Arrangement),
     /// A sample for the lead.
     Sample(SampleOrder),
     /// Say what the device did for a step.

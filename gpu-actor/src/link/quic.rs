@@ -29,6 +29,7 @@ use shared::wire::opening::LinkOpening;
 use tokio::sync::{Notify, mpsc};
 
 use super::bell::Bell;
+use super::transit::{Transit, Transits};
 use super::word::Word;
 use super::{ChunkLink, LinkError, Parcel};
 use carrier::{Out, Shared, carry};
@@ -54,11 +55,13 @@ impl fmt::Debug for QuicLink {
     }
 }
 
-/// An end over a stream that was opened so; and its carrier, to be spawned or awaited. The bell is the stage's own.
+/// An end over a stream that was opened so; and its carrier, to be spawned or awaited. The bell is the stage's own; what
+/// was on its way is noted in `transits`.
 pub fn over(
     stream: Stream,
     opening: LinkOpening,
     bell: Bell,
+    transits: Transits,
 ) -> (
     QuicLink,
     impl Future<Output = Result<(), CarrierError>> + Send + use<>,
@@ -70,6 +73,7 @@ pub fn over(
         // All that may be under way from here, and one that is being read.
         pool: Pool::new(opening.credits as usize + 1),
         opening,
+        transits,
         dropped: Notify::new(),
     });
     let link = QuicLink {
@@ -133,6 +137,10 @@ impl ChunkLink for QuicLink {
             let _ = outbox.send(Out::Credit(1));
         }
         Ok(parcel)
+    }
+
+    fn transits(&mut self) -> Vec<Transit> {
+        self.shared.transits.take()
     }
 
     fn close(&mut self) {

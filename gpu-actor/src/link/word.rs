@@ -133,13 +133,13 @@ pub struct Attach {
 pub struct Assist {
     /// The job.
     pub job: JobName,
-    /// Names the micro-batch in the answer.
+    /// Names the first micro-batch in the answer; those behind it have the next numbers.
     pub ticket: u64,
-    /// What it is for: training or evaluation.
+    /// What they are for: training or evaluation.
     pub pass: Pass,
-    /// Its rows, of this job only.
-    pub batch: Batch,
-    /// The step that ends with it on that replica.
+    /// Rows of this job only: one batch, or all chunks of a sequence, which go in together.
+    pub chain: Vec<Batch>,
+    /// The step that ends on that replica once all of them are back.
     pub goal: Option<StepGoal>,
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use data::rows::TokenRow;
 use kernels::cpu::Cpu;
 use shared::ids::JobName;
+use shared::plan::arrangement::Arrangement;
 use shared::wire::order::JobAction;
 
 use super::error::{AdmitError, ReplicaError};
@@ -208,6 +209,13 @@ impl Lead {
         };
         self.note_halted()?;
         Ok(done)
+    }
+
+    /// From the next round that is planned on, jobs share passes and take turns like this, whatever the number of stages;
+    /// no result shows it. Jobs that are not here are passed over, and those that are not named are packed behind the
+    /// others.
+    pub fn arrange(&mut self, arrangement: Arrangement<JobName>) {
+        self.session.arrange(arrangement);
     }
 
     /// One step of every active job, with the evaluations due before and after it; other rounds are planned behind it.

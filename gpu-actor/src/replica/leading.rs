@@ -328,13 +328,13 @@ impl Engine for Leading {
         let requests = turn.requests.into_iter();
         let (shared, alone): (Vec<_>, Vec<_>) =
             requests.partition(|request| self.shared.contains_key(&request.slot));
-        let rows = alone.iter().flat_map(pack::Request::lengths).sum();
         let size = pack::Size {
-            budget: self.budget(rows),
+            budget: self.settings.tokens_per_pass.max(1),
             chunk: self.settings.chunk_tokens,
             cut: self.cut(),
         };
-        let passes = pack::cut_passes(&alone, size);
+        let arrangement = &turn.arrangement;
+        let passes = pack::arranged(&alone, arrangement, size, |rows| self.budget(rows));
         let mut unmeasured = passes.len();
         for batch in passes {
             let ends = batch.jobs.iter().filter(|job| job.closes);

@@ -1,7 +1,7 @@
 //! All stages of a replica on threads of one process: the same lead and followers as anywhere, over links in memory.
 //!
 //! Stages share the compute threads: each runs its passes on them, so there are never more at work than were asked
-//! for.
+//! for. Where it is asked for, each has as many of its own: then they overlap as stages on machines of their own do.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -39,6 +39,8 @@ pub struct LocalSettings {
     pub credits: usize,
     /// How long nothing may move before a stage says what it waits for.
     pub patience: Duration,
+    /// Whether each stage has compute threads of its own, as many as were given for all.
+    pub own_threads: bool,
 }
 
 impl LocalSettings {
@@ -51,6 +53,7 @@ impl LocalSettings {
             recompute: Recompute::None,
             credits: 2,
             patience: Duration::from_secs(60),
+            own_threads: false,
         }
     }
 }
@@ -123,7 +126,8 @@ impl LocalReplica {
         store: &Arc<dyn Artifacts>,
         settings: &LocalSettings,
     ) -> Result<Vec<Self>, ReplicaError> {
-        let turn = (cpu.threads() == 1).then(|| Arc::new(Mutex::new(())));
+        let alone = cpu.threads() == 1 && !settings.own_threads;
+        let turn = alone.then(|| Arc::new(Mutex::new(())));
         let bells: Vec<Vec<Bell>> = (0..replicas)
             .map(|_| spans.iter().map(|_| Bell::default()).collect())
             .collect();
@@ -181,7 +185,15 @@ impl LocalReplica {
                 store: Arc::clone(store),
                 watch: Watch::default(),
             };
-            let cpu = cpu.clone();
+            let cpu = match settings.own_threads {
+                true => Cpu::with_isa(cpu.threads(), cpu.isa())
+                    .map_err(|error| ReplicaError::Thread {
+                        stage,
+                        source: std::io::Error::other(error),
+                    })?
+                    .with_products(cpu.products()),
+                false => cpu.clone(),
+            };
             if stage == 0 {
                 let lead = Lead::new(part, cpu, seat, ports, settings.lead);
                 return Ok(Self {

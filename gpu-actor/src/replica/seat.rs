@@ -53,7 +53,7 @@ impl Seat {
 pub struct LeadSettings {
     /// Most rows of a micro-batch.
     pub tokens_per_pass: usize,
-    /// Sequences of more rows pass in chunks of at most so many, unless replicas share their step.
+    /// Sequences of more rows pass in chunks of at most so many.
     pub chunk_tokens: usize,
     /// Rows below which no micro-batch is cut to fill the pipeline.
     pub least_rows: usize,

@@ -11,7 +11,7 @@ use self::across::Across;
 use super::error::{Lacking, ReplicaError, Side};
 use super::seat::{Ports, Seat};
 use super::tenant::Tenant;
-use super::watch::{Deed, Span, Watch};
+use super::watch::Watch;
 use crate::artifacts::Artifacts;
 use crate::artifacts::keeper::{Done, Keeper};
 use crate::batch::{Batch, Chunk as Piece};
@@ -25,12 +25,13 @@ use crate::stage::cache::KeyValueCache;
 use crate::stage::optim::{Settled, StepNumbers};
 use crate::stage::step::Stage;
 use crate::train::tally::Tally;
-use shared::units::{Bytes, Micros};
+use shared::units::Micros;
 
 mod across;
 mod hear;
 mod keep;
 mod talk;
+mod watching;
 mod work;
 
 /// The place of a link and its outbox.
@@ -179,6 +180,7 @@ impl Station {
         moved |= self.receive()?;
         moved |= self.receive_across()?;
         moved |= self.stored()?;
+        self.watch_links();
         if let Some(work) = self.next.take() {
             self.compute(work)?;
             self.flush()?;
@@ -285,26 +287,11 @@ impl Station {
                 let header = chunk.header;
                 let sent = link.send(Parcel::Chunk(chunk));
                 sent.map_err(|source| self.broken_link(side, source))?;
-                self.watch_send(header, since);
+                self.watch_credit(header, since);
                 moved = true;
             }
         }
         Ok(moved)
-    }
-
-    fn watch_send(&mut self, header: ChunkHeader, start: Micros) {
-        if self.watch.is_on() {
-            let end = self.watch.now();
-            let bytes = header.rows * header.width * size_of::<f32>();
-            self.watch.tell(Span {
-                deed: Deed::Send,
-                micro_batch: Some(header.micro_batch),
-                jobs: Vec::new(),
-                bytes: Bytes(bytes as u64),
-                start,
-                end,
-            });
-        }
     }
 
     fn receive(&mut self) -> Result<bool, ReplicaError> {

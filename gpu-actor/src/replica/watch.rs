@@ -22,7 +22,11 @@ pub enum Deed {
     /// A state copied for the store.
     Keep,
     /// A chunk that waited for its link: from when it was ready until it went.
+    Credit,
+    /// A chunk on its way out, while the device does something else.
     Send,
+    /// A chunk on its way in, while the device does something else.
+    Receive,
 }
 
 impl Deed {
@@ -36,7 +40,9 @@ impl Deed {
             Self::Evaluate => "evaluate",
             Self::Sample => "sample",
             Self::Keep => "keep",
+            Self::Credit => "wait for credit",
             Self::Send => "send",
+            Self::Receive => "receive",
         }
     }
 }
@@ -58,7 +64,7 @@ pub struct Span {
     pub end: Micros,
 }
 
-/// Is told of every piece of work, on the thread of the device.
+/// Is told of every piece of work, on the thread of the device; of what links carried, once the device is free again.
 pub trait Observer: Send {
     /// The device begins a piece of work, by the watch's clock.
     fn begins(&mut self, _at: Micros) {}

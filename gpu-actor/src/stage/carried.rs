@@ -64,8 +64,8 @@ impl Carried {
     /// # Panics
     /// When it is of another sequence.
     pub(super) fn turn_to(&mut self, chunk: Chunk) {
-        let (length, own) = (chunk.length, self.chunk.length);
-        assert_eq!(length, own, "a chunk of another sequence");
+        let of = |chunk: Chunk| (chunk.sequence, chunk.length);
+        assert_eq!(of(chunk), of(self.chunk), "a chunk of another sequence");
         self.chunk = chunk;
     }
 
@@ -131,10 +131,20 @@ pub(super) fn bytes_per_row_and_layer(kv_width: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::SequenceId;
+
+    fn sequence(number: u32) -> SequenceId {
+        SequenceId {
+            slot: 1,
+            step: 4,
+            number,
+        }
+    }
 
     #[test]
     fn a_chunk_sees_what_came_before_and_gives_what_is_its_own() {
         let chunk = |start, rows| Chunk {
+            sequence: sequence(0),
             start,
             rows,
             length: 5,
@@ -168,21 +178,43 @@ mod tests {
         assert_eq!(carried.own_gradients(4).0, [7.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
     }
 
-    #[test]
-    #[should_panic(expected = "a chunk of another sequence")]
-    fn sequences_are_not_mixed() {
-        let chunk = |length| Chunk {
+    /// Goes from the first chunk of a sequence of two rows to one behind it.
+    fn turn(next: Chunk) {
+        let first = Chunk {
+            sequence: sequence(0),
             start: 0,
             rows: 1,
-            length,
+            length: 2,
         };
         let mut carried = Carried {
             first_layer: 0,
             width: 1,
-            chunk: chunk(2),
+            chunk: first,
             layers: Vec::new(),
             gradients: Vec::new(),
         };
-        carried.turn_to(chunk(3));
+        carried.turn_to(next);
+    }
+
+    #[test]
+    #[should_panic(expected = "a chunk of another sequence")]
+    fn sequences_are_not_mixed() {
+        turn(Chunk {
+            sequence: sequence(0),
+            start: 1,
+            rows: 1,
+            length: 3,
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "a chunk of another sequence")]
+    fn one_of_the_same_length_does_not_take_its_keys() {
+        turn(Chunk {
+            sequence: sequence(1),
+            start: 1,
+            rows: 1,
+            length: 2,
+        });
     }
 }

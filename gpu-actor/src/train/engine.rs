@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use shared::ids::JobName;
 use shared::job::JobSpec;
+use shared::plan::arrangement::Arrangement;
 
 use super::pack::Request;
 use super::tally::Tally;
@@ -38,6 +39,8 @@ pub struct Turn<'a> {
     pub requests: Vec<Request<'a>>,
     /// By job, when they train; empty when they are measured only.
     pub goals: Vec<Goal>,
+    /// Which of them share passes, and in which order these go; the default leaves it to the engine. No result shows it.
+    pub arrangement: Arrangement<Slot>,
 }
 
 /// What a turn found out about one job.

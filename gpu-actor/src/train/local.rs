@@ -8,7 +8,7 @@ use kernels::cpu::Cpu;
 
 use super::engine::{Engine, Finding, Newcomer, Turn, TurnNumber};
 use super::job_state::JobState;
-use super::pack::{Cut, Size};
+use super::pack::{self, Cut, Size};
 use super::tally::{Passed, tally};
 use crate::batch::Batch;
 use crate::model::Model;
@@ -69,8 +69,9 @@ impl Local {
 
     fn train(&mut self, turn: &Turn<'_>) -> Vec<Finding> {
         let (requests, size) = (&turn.requests, self.size);
-        let size = (size, &mut self.passed);
-        let mut tallies = tally(&mut self.stage, requests, size, Stage::train_chunks);
+        let passes = pack::arranged(requests, &turn.arrangement, size, |_| size.budget);
+        let passes = (&passes[..], &mut self.passed);
+        let mut tallies = tally(&mut self.stage, requests, passes, Stage::train_chunks);
         let mut found = Vec::with_capacity(requests.len());
         for (request, goal) in requests.iter().zip(&turn.goals) {
             let slot = request.slot;
@@ -97,8 +98,9 @@ impl Local {
             let passes = chain.iter();
             passes.map(|batch| stage.evaluate(batch)).collect()
         };
-        let size = (size, &mut self.passed);
-        let mut tallies = tally(&mut self.stage, requests, size, evaluate);
+        let passes = pack::cut_passes(requests, size);
+        let passes = (&passes[..], &mut self.passed);
+        let mut tallies = tally(&mut self.stage, requests, passes, evaluate);
         let found = requests.iter().filter_map(|request| {
             let (slot, step) = (request.slot, None);
             let tally = tallies.remove(&slot)?;

@@ -11,10 +11,13 @@
 //! is spread over more passes than it needs makes its neighbours wait: there a job begins a pass of its own unless all
 //! of it fits behind the ones before ([`Cut::BetweenJobs`]).
 
+mod arranged;
+
 use std::ops::Range;
 
 use data::rows::TokenRow;
 
+pub use self::arranged::arranged;
 use crate::batch::{BLOCK, Batch, JobEntry, block_count};
 
 /// One job's sequences to be passed, in the order of its step.
@@ -154,16 +157,10 @@ pub fn chains(passes: &[Batch]) -> impl Iterator<Item = &[Batch]> {
     passes.chunk_by(|_, next| next.follows())
 }
 
-/// Cuts a run of one request's sequences into batches: a shard. The step does not end with any of them, and sequences
-/// stay whole.
+/// Cuts a run of one request's sequences into batches: a shard. The step does not end with any of them.
 #[must_use]
-pub fn shard(request: &Request<'_>, run: Range<usize>, budget: usize) -> Vec<Batch> {
+pub fn shard(request: &Request<'_>, run: Range<usize>, size: Size) -> Vec<Batch> {
     let mut packer = Packer::default();
-    let size = Size {
-        budget,
-        chunk: usize::MAX,
-        cut: Cut::Anywhere,
-    };
     packer.add(request, run, false, size);
     packer.done()
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use data::rows::TokenRow;
 use shared::ids::JobName;
 use shared::job::{AdapterSpec, JobSpec};
+use shared::plan::arrangement::Arrangement;
 
 use super::engine::{Engine, Newcomer, Turn, TurnNumber};
 use super::event::{Ending, Event};
@@ -44,6 +45,7 @@ pub struct Session<E: Engine = Local> {
     /// Training turns on their way, the oldest first.
     planned: VecDeque<TurnNumber>,
     halted: Vec<Halted>,
+    arrangement: Arrangement<JobName>,
 }
 
 impl<E: Engine> Session<E> {
@@ -54,7 +56,14 @@ impl<E: Engine> Session<E> {
             runs: BTreeMap::new(),
             planned: VecDeque::new(),
             halted: Vec::new(),
+            arrangement: Arrangement::default(),
         }
+    }
+
+    /// From the next round that is planned on, jobs train together like this; no result shows it. Jobs that are not here
+    /// are passed over, and those that are not named are packed behind the others.
+    pub fn arrange(&mut self, arrangement: Arrangement<JobName>) {
+        self.arrangement = arrangement;
     }
 
     /// What computes.
@@ -248,9 +257,11 @@ impl<E: Engine> Session<E> {
             if self.runs.values().any(Run::holds_up) {
                 return Ok(());
             }
+            let slot = |name: &JobName| self.runs.get(name).map(|run| run.slot);
             let mut turn = Turn {
                 requests: Vec::new(),
                 goals: Vec::new(),
+                arrangement: self.arrangement.renamed(slot),
             };
             for run in self.runs.values_mut().filter(|run| run.takes_part()) {
                 let (request, goal) = run.next_step();
@@ -284,6 +295,7 @@ impl<E: Engine> Session<E> {
         let turn = Turn {
             requests: due.map(Run::evaluation).collect(),
             goals: Vec::new(),
+            arrangement: Arrangement::default(),
         };
         if turn.requests.is_empty() {
             return Ok(());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kernels::ops::block_sum;
 use serde::{Deserialize, Serialize};
 
-use super::pack::{self, Request, Size};
+use super::pack::{self, Request};
 use crate::batch::Batch;
 use crate::stage::outcome::{BadRow, JobOutcome};
 use crate::stage::step::Stage;
@@ -30,20 +30,19 @@ impl Passed {
     }
 }
 
-/// Runs the requests in passes of this size, chunks of a sequence together, and gathers what `pass` finds, by bank slot.
+/// Runs the requests in these passes, chunks of a sequence together, and gathers what `pass` finds, by bank slot.
 pub(super) fn tally(
     stage: &mut Stage,
     requests: &[Request<'_>],
-    (size, passed): (Size, &mut Passed),
+    (passes, passed): (&[Batch], &mut Passed),
     pass: fn(&mut Stage, &[Batch]) -> Vec<Vec<JobOutcome>>,
 ) -> BTreeMap<usize, Tally> {
     let mut tallies: BTreeMap<usize, Tally> = requests
         .iter()
         .map(|request| (request.slot, Tally::of(request)))
         .collect();
-    let passes = pack::cut_passes(requests, size);
-    passed.note(requests, &passes);
-    for chain in pack::chains(&passes) {
+    passed.note(requests, passes);
+    for chain in pack::chains(passes) {
         let found = pass(stage, chain).into_iter();
         for (batch, outcomes) in chain.iter().zip(found) {
             for (job, outcome) in batch.jobs.iter().zip(outcomes) {

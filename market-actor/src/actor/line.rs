@@ -129,6 +129,8 @@ async fn order(client: &Client, ask: Ask, settings: &MarketSettings) -> Result<(
         Ask::Drain(node) => Request::Drain {
             node: node.clone(),
             undo: false,
+            // Its machine goes, whether or not its layers have another place.
+            force: true,
         },
         Ask::Leaving { node, until } => Request::Reclaim {
             node: node.clone(),
@@ -137,6 +139,7 @@ async fn order(client: &Client, ask: Ask, settings: &MarketSettings) -> Result<(
         Ask::Undrain(node) => Request::Drain {
             node: node.clone(),
             undo: true,
+            force: false,
         },
         Ask::Pause(job) => Request::Pause(JobRef::Id(*job)),
     };

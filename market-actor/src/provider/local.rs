@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use shared::ids::NodeName;
+use shared::process::Process;
 use shared::units::{MicroUsd, Micros};
 use tokio::process::{Child, Command};
 
-use super::process::Process;
 use super::{Answer, Machine, MachineState, Provider, ProviderError, Sighting, Signal, Want};
 use crate::market::Pool;
 use shelf::{Kept, Shelf};

@@ -71,6 +71,12 @@ pub struct PlanSection {
     pub max_added_latency_ms: u64,
     /// A job that has waited for so long is passed by none, and waits for memory alone.
     pub patience_minutes: u64,
+    /// Task level: whether jobs share passes.
+    pub fuse: bool,
+    /// Operator level: whether passes go in the order of the pipeline's template.
+    pub order: bool,
+    /// Data level: whether samples are cut where parts of the plan are full.
+    pub align: bool,
     /// Weights of tenants, `a=3, b=1`; who is not named weighs 1; `equal`: all weigh 1.
     pub tenants: String,
 }
@@ -145,6 +151,9 @@ impl Default for PlanSection {
             profile: NO_PROFILE.into(),
             max_added_latency_ms: 0,
             patience_minutes: 60,
+            fuse: true,
+            order: true,
+            align: true,
             tenants: ALL_EQUAL.into(),
         }
     }

@@ -4,7 +4,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-pub use super::gpu_actor::{GpuActorSection, MachineCloud};
+pub use super::gpu_actor::{Cloud, GpuActorSection};
 pub use super::market::MarketSection;
 use super::plan::mib;
 pub use super::plan::{PlanSection, Stages};

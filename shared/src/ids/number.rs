@@ -1,4 +1,4 @@
-//! Numbers that identify, each with the letter it prints with.
+//! Numbers that identify, each with the letters it prints with: no two kinds print alike, and none as nodes are named.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,15 +8,15 @@ use thiserror::Error;
 
 /// Tells why a text is not such a number.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{text:?} is not {what}: write {letter} and a number, as {letter}12")]
+#[error("{text:?} is not {what}: write {prefix} and a number, as {prefix}12")]
 pub struct BadNumber {
     text: String,
     what: &'static str,
-    letter: char,
+    prefix: &'static str,
 }
 
 macro_rules! number {
-    ($name:ident, $letter:literal, $what:literal, $doc:literal) => {
+    ($name:ident, $prefix:literal, $what:literal, $doc:literal) => {
         #[doc = $doc]
         #[derive(
             Clone,
@@ -44,20 +44,20 @@ macro_rules! number {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}{}", $letter, self.0)
+                write!(f, "{}{}", $prefix, self.0)
             }
         }
 
         impl FromStr for $name {
             type Err = BadNumber;
             fn from_str(text: &str) -> Result<Self, BadNumber> {
-                let digits = text.strip_prefix($letter);
+                let digits = text.strip_prefix($prefix);
                 let digits = digits.filter(|d| d.bytes().all(|b| b.is_ascii_digit()));
                 let number = digits.and_then(|digits| digits.parse().ok());
                 number.map(Self).ok_or_else(|| BadNumber {
                     text: text.into(),
                     what: $what,
-                    letter: $letter,
+                    prefix: $prefix,
                 })
             }
         }
@@ -66,25 +66,25 @@ macro_rules! number {
 
 number!(
     JobId,
-    'j',
+    "j",
     "a job id",
     "Identifies a job for as long as the cluster's journal lives; given by the coordinator, never reused."
 );
 number!(
     PlanEpoch,
-    'e',
+    "e",
     "a plan epoch",
     "Numbers the plans of a cluster. What belongs to an older one is refused."
 );
 number!(
     Term,
-    't',
+    "t",
     "a term",
     "Numbers the leaderships of a cluster: the fencing epoch of the lease. Orders of an older one are refused."
 );
 number!(
     EventNumber,
-    'n',
+    "ev",
     "an event number",
     "Numbers the events of a cluster, without gaps."
 );
@@ -97,6 +97,10 @@ mod tests {
     fn what_is_printed_is_read() {
         assert_eq!(JobId(12).to_string().parse(), Ok(JobId(12)));
         assert_eq!("e0".parse(), Ok(PlanEpoch(0)));
+        // Neither as a plan nor as a node is usually named.
+        assert_eq!(EventNumber(12).to_string(), "ev12");
+        assert_eq!("ev12".parse(), Ok(EventNumber(12)));
+        assert!("n12".parse::<EventNumber>().is_err() && "ev12".parse::<PlanEpoch>().is_err());
         for bad in [
             "",
             "j",

@@ -33,7 +33,7 @@ fn may_ask_the_coordinator(peer: Role, request: &Request) -> bool {
         Request::Renew { .. } => true,
         Request::Status | Request::Nodes => true,
         Request::Backbone | Request::BackboneFile { .. } => peer == Role::GpuActor,
-        Request::Jobs | Request::Job(_) | Request::Events { .. } => {
+        Request::Jobs | Request::Job(_) | Request::Events { .. } | Request::Plan => {
             matches!(peer, Role::Client | Role::MarketActor | Role::Coordinator)
         }
         // Machines that are taken are emptied, and a budget that is used up pauses.

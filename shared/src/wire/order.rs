@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{JobId, PlanEpoch, Term};
 use crate::plan::Replica;
+use crate::plan::arrangement::Arrangement;
 
 /// A job for the first stage of a replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,6 +144,14 @@ pub enum Order {
     },
     /// Close links and stop: the cluster ends, or the node said that it goes and holds nothing any more.
     Stop,
+    /// Train jobs together like this from the next round on. First stages only; no result shows it. Not answered: the
+    /// newest holds, and one that names other jobs than are here does no harm.
+    Arrange {
+        /// The plan in force.
+        epoch: PlanEpoch,
+        /// Which share passes, and in which order these go.
+        arrangement: Arrangement,
+    },
 }
 
 /// An order and the leadership that gave it.

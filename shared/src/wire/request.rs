@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::view::{ClusterView, EventView, JobView, NodeView, SpanView};
+use super::view::{ClusterView, EventView, JobView, NodeView, PlanView, SpanView};
 use crate::ids::{ClusterName, EventNumber, JobId, JobName, NodeName};
 use crate::units::{Bytes, Micros};
 
@@ -111,6 +111,8 @@ pub enum Request {
         node: NodeName,
         /// Whether it may have work again.
         undo: bool,
+        /// Whether it is to be empty even where its layers have no other place.
+        force: bool,
     },
     /// Moves the stage of a node to another: [`Reply::Done`] once accepted.
     Migrate {
@@ -149,6 +151,8 @@ pub enum Request {
     },
     /// Ends the whole cluster in order: [`Reply::Done`] once accepted.
     Shutdown,
+    /// What the planner is asked about the cluster as it stands: [`Reply::Plan`].
+    Plan,
     /// The machine of a node will be taken: its work moves within that time, or is made durable: [`Reply::Done`] once accepted.
     Reclaim {
         /// The node.
@@ -247,4 +251,6 @@ pub enum Reply {
         /// Keys of `cluster.toml`, each with its value as TOML writes it.
         settings: Vec<(String, String)>,
     },
+    /// What the planner is asked.
+    Plan(Box<PlanView>),
 }

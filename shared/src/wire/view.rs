@@ -42,8 +42,10 @@ pub struct JobView {
     pub replica: Option<u32>,
     /// Jobs before it in the queue.
     pub queue_position: Option<u32>,
-    /// How often it went on from a durable step after a loss or move.
+    /// How often it went on from a durable step after a loss.
     pub recoveries: u32,
+    /// How often it went on after a move that was planned: nothing was lost.
+    pub moves: u32,
     /// When it was submitted, since 1970.
     pub submitted: Micros,
     /// When it took its first step, since 1970.
@@ -54,6 +56,8 @@ pub struct JobView {
     pub spec: String,
     /// Names one submission through all processes; lower-case hexadecimal.
     pub trace: String,
+    /// How fast it goes; where one job is asked about and it trains.
+    pub tempo: Option<Tempo>,
 }
 
 /// How a node is.
@@ -102,6 +106,8 @@ pub struct ClusterView {
     pub plan: Plan,
     /// The plan being moved to, and how far that is, in a word.
     pub moving: Option<(PlanEpoch, String)>,
+    /// Why fewer replicas stand than are wanted, and which nodes are kept from work.
+    pub lack: Option<String>,
     /// Name of the backbone.
     pub model: String,
     /// Layers of the backbone.
@@ -116,6 +122,30 @@ pub struct ClusterView {
     pub uptime: Micros,
     /// Tokens trained per second over the last half minute.
     pub tokens_per_second: f64,
+}
+
+/// What the planner is asked about a cluster as it stands, to be answered by whoever asks for it: both have the planner.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanView {
+    /// JSON text of the planner's snapshot: nodes, their profiles, jobs that have not ended, options.
+    pub question: String,
+    /// Jobs that the planner knows nothing of yet: their files are being read.
+    pub unread: Vec<JobId>,
+    /// Jobs left out, as all would not fit into one answer.
+    pub left_out: u32,
+}
+
+/// How fast a job goes in its company.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tempo {
+    /// Between the ends of two of its optimizer steps: the median of the last ones.
+    pub step: Micros,
+    /// Steps that it is the median of.
+    pub steps: u32,
+    /// A step alone on the same replica, as the planner predicts it.
+    pub alone: Option<Micros>,
+    /// Whether that rests on measured profiles of all its nodes.
+    pub measured: bool,
 }
 
 /// How much an event matters.

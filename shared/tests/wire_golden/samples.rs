@@ -3,6 +3,7 @@
 use shared::ids::{EventNumber, JobId, JobName, NodeName, PlanEpoch, Term};
 use shared::job::Products;
 use shared::life::{JobState, Reason, ReasonClass};
+use shared::plan::arrangement::{Arrangement, HybridTask};
 use shared::plan::{Plan, Replica, Seat, Sharing, Sibling};
 use shared::units::{Bytes, Micros};
 use shared::wire::notice::{Departure, Held, Hello, JobNotice, LeaveCause, Notice};
@@ -12,7 +13,9 @@ use shared::wire::request::{
     BackboneView, FileRef, JobRef, Joining, Refusal, RefusalCode, Reply, Request, SampleRequest,
     Submission,
 };
-use shared::wire::view::{ClusterView, EventView, JobView, Level, NodeHealth, NodeView, SpanView};
+use shared::wire::view::{
+    ClusterView, EventView, JobView, Level, NodeHealth, NodeView, PlanView, SpanView, Tempo,
+};
 
 fn node(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
@@ -72,11 +75,18 @@ fn job() -> JobView {
         replica: Some(0),
         queue_position: None,
         recoveries: 0,
+        moves: 2,
         submitted: Micros(1),
         started: Some(Micros(2)),
         ended: None,
         spec: "{}".into(),
         trace: "ab".into(),
+        tempo: Some(Tempo {
+            step: Micros(900),
+            steps: 8,
+            alone: Some(Micros(600)),
+            measured: true,
+        }),
     }
 }
 
@@ -156,6 +166,7 @@ pub(crate) fn requests() -> Vec<Request> {
         Request::Drain {
             node: node("n1"),
             undo: true,
+            force: false,
         },
         Request::Migrate {
             from: node("n1"),
@@ -183,6 +194,7 @@ pub(crate) fn requests() -> Vec<Request> {
             signing_request: signing_request(),
         },
         Request::Shutdown,
+        Request::Plan,
         Request::Reclaim {
             node: node("n1"),
             within: Micros(30_000_000),
@@ -203,6 +215,7 @@ pub(crate) fn replies() -> Vec<Reply> {
             }],
         },
         moving: Some((PlanEpoch(4), "prepare".into())),
+        lack: Some("n1 shall be empty".into()),
         model: "smollm2".into(),
         layers: 30,
         jobs: vec![(JobState::Queued, 1)],
@@ -248,6 +261,11 @@ pub(crate) fn replies() -> Vec<Reply> {
             chain: "c".into(),
             settings: vec![("cluster.name".into(), "\"c\"".into())],
         },
+        Reply::Plan(Box::new(PlanView {
+            question: "{}".into(),
+            unread: vec![JobId(2)],
+            left_out: 0,
+        })),
     ]
 }
 
@@ -309,6 +327,17 @@ pub(crate) fn orders() -> Vec<Ordered> {
             step: None,
         },
         Order::Stop,
+        Order::Arrange {
+            epoch,
+            arrangement: Arrangement {
+                buckets: vec![vec![HybridTask {
+                    jobs: vec![JobId(1), JobId(4)],
+                    parts: 8,
+                }]],
+                pass_rows: Some(512),
+                chunk_rows: None,
+            },
+        },
     ];
     let term = Term(2);
     orders

@@ -1,15 +1,13 @@
 //! The events of a fleet: arrivals, ends, losses.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-
-use coordinator::plan::place::NoPlace;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use super::instance::{Company, Oracle, Pace, System, best_width};
 use super::jobs::{Job, Mix};
 use super::report::{Ended, Outcome};
 use super::trace::unit;
-use super::{Losses, Setting};
+use super::{BadSetting, Losses, Setting};
 use crate::dice::Dice;
 
 const SECOND: u64 = 1_000_000_000;
@@ -40,6 +38,18 @@ struct Instance {
     since: u64,
     number: u64,
     lost: bool,
+    /// Jobs, as the order of instances has them; absent while it is lost.
+    rank: Option<usize>,
+}
+
+impl Instance {
+    /// One without jobs.
+    fn new() -> Self {
+        Self {
+            rank: Some(0),
+            ..Self::default()
+        }
+    }
 }
 
 struct Fleet<'a> {
@@ -49,6 +59,8 @@ struct Fleet<'a> {
     steps: Vec<f64>,
     alone: Vec<u64>,
     instances: Vec<Instance>,
+    /// Those that are not lost: jobs, then number.
+    order: BTreeSet<(usize, usize)>,
     queue: VecDeque<(usize, f64)>,
     events: BinaryHeap<Reverse<(u64, Event)>>,
     begun: BTreeMap<usize, u64>,
@@ -60,8 +72,14 @@ struct Fleet<'a> {
 /// Simulates one system.
 ///
 /// # Errors
-/// [`NoPlace`] when the backbone does not fit an instance.
-pub fn run(setting: &Setting, mix: &Mix, jobs: &[Job], system: System) -> Result<Outcome, NoPlace> {
+/// [`BadSetting`] when it is too much, or when the backbone does not fit an instance.
+pub fn run(
+    setting: &Setting,
+    mix: &Mix,
+    jobs: &[Job],
+    system: System,
+) -> Result<Outcome, BadSetting> {
+    setting.check(jobs.len())?;
     let width = best_width(setting, mix, system)?;
     let single = best_width(setting, mix, System::Single)?;
     let mut alone = Oracle::new(setting, mix, System::Single, single)?;
@@ -83,7 +101,8 @@ pub fn run(setting: &Setting, mix: &Mix, jobs: &[Job], system: System) -> Result
         jobs,
         steps,
         alone,
-        instances: (0..instances).map(|_| Instance::default()).collect(),
+        instances: (0..instances).map(|_| Instance::new()).collect(),
+        order: (0..instances).map(|at| (0, at)).collect(),
         queue: VecDeque::new(),
         events: BinaryHeap::new(),
         begun: BTreeMap::new(),
@@ -126,6 +145,7 @@ pub fn run(setting: &Setting, mix: &Mix, jobs: &[Job], system: System) -> Result
             Event::Lost(at) => fleet.lost(at),
             Event::Back(at) => {
                 fleet.instances[at].lost = false;
+                fleet.rank(at);
                 fleet.admit();
             }
             Event::Looked => {
@@ -211,11 +231,27 @@ impl Fleet<'_> {
         instance.pace = pace;
         instance.number += 1;
         instance.since = self.now;
+        self.rank(at);
+        let instance = &self.instances[at];
         let first = instance.jobs.values().copied().reduce(f64::min);
         if let (Some(first), Some(pace)) = (first, pace) {
-            let when = self.now + (first * pace.step as f64).ceil() as u64;
+            let rest = (first * pace.step as f64).ceil() as u64;
+            let when = self.now.saturating_add(rest);
             self.events
                 .push(Reverse((when, Event::Done(at, instance.number))));
+        }
+    }
+
+    /// Puts an instance in its place among the others.
+    fn rank(&mut self, at: usize) {
+        let instance = &mut self.instances[at];
+        if let Some(jobs) = instance.rank.take() {
+            self.order.remove(&(jobs, at));
+        }
+        if !instance.lost {
+            let jobs = instance.jobs.len();
+            instance.rank = Some(jobs);
+            self.order.insert((jobs, at));
         }
     }
 
@@ -285,21 +321,14 @@ impl Fleet<'_> {
     }
 
     fn choose(&mut self, kind: usize) -> Option<usize> {
-        let mut order: Vec<(usize, usize)> = self
-            .instances
-            .iter()
-            .enumerate()
-            .filter(|(_, instance)| !instance.lost)
-            .map(|(at, instance)| (instance.jobs.len(), at))
-            .collect();
-        order.sort_unstable();
-        let free = order.first().filter(|(count, _)| *count == 0);
+        let free = self.order.first().filter(|(count, _)| *count == 0);
         if let Some((_, at)) = free {
             return Some(*at);
         }
         // The emptier ones have the most to gain: if they do not take it, fuller ones hardly would.
-        let mut few = order.into_iter().take(4).map(|(_, at)| at);
-        few.find(|at| self.oracle.takes(&self.instances[*at].company, kind))
+        let few: Vec<usize> = self.order.iter().take(4).map(|(_, at)| *at).collect();
+        few.into_iter()
+            .find(|at| self.oracle.takes(&self.instances[*at].company, kind))
     }
 
     fn look(&mut self) {

@@ -10,7 +10,7 @@ use shared::ids::NodeName;
 use shared::units::{Bytes, MicroUsd};
 
 use super::jobs::Mix;
-use super::{Setting, WIDTHS};
+use super::{BadSetting, Setting, WIDTHS};
 
 /// How jobs share an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,6 +95,9 @@ fn instance(setting: &Setting, system: System, width: usize) -> Snapshot {
     snapshot.options.fuse = matches!(system, System::Spotmux | System::Spatial);
     snapshot.options.order = system == System::Spotmux;
     snapshot.options.align = system != System::Spatial;
+    if system != System::Spotmux {
+        snapshot.options.micro_batches = setting.micro_batches;
+    }
     snapshot
 }
 
@@ -140,7 +143,10 @@ impl<'a> Oracle<'a> {
         let tokens = tasks.iter().map(|task| task.tokens()).sum();
         if self.system == System::Spatial {
             let all: Vec<usize> = (0..tasks.len()).collect();
-            let estimate = Loads::new(&tasks).estimate(&pipeline, &all, true)?;
+            let loads = Loads::new(&tasks);
+            let asked = self.snapshot.options.micro_batches;
+            let asked = asked.and_then(|asked| loads.estimate_with(&pipeline, &all, true, asked));
+            let estimate = asked.or_else(|| loads.estimate(&pipeline, &all, true))?;
             let step = estimate.step + optimizers(&pipeline, &tasks);
             // Of a closed form: what the slowest stage computes, on every stage.
             let busy = step.saturating_mul(self.width as u64) * estimate.micro_batches
@@ -155,8 +161,7 @@ impl<'a> Oracle<'a> {
         })
     }
 
-    /// Whether an instance with this company takes a job more: it fits, and the tokens a second grow by as much as the
-    /// options ask for.
+    /// Whether an instance with this company takes a job more: it fits, and the rule of saturation lets it join.
     pub(super) fn takes(&mut self, company: &Company, kind: usize) -> bool {
         if company.is_empty() {
             return true;
@@ -172,22 +177,22 @@ impl<'a> Oracle<'a> {
         let Some(without) = self.pace(company) else {
             return false;
         };
-        let permille = self.snapshot.options.saturation_permille;
-        with.rate() * 1000 >= without.rate() * u128::from(1000 + permille)
+        let rule = self.snapshot.options.saturation;
+        rule.joins(without.rate(), with.rate())
     }
 }
 
 /// The number of GPUs to an instance with the most tokens a second and GPU, when jobs of all kinds come in turn.
 ///
 /// # Errors
-/// [`NoPlace`] when the backbone fits none.
-pub fn best_width(setting: &Setting, mix: &Mix, system: System) -> Result<usize, NoPlace> {
+/// [`BadSetting`] when the backbone fits none.
+pub fn best_width(setting: &Setting, mix: &Mix, system: System) -> Result<usize, BadSetting> {
     if let Some(width) = setting.width {
         return Ok(width);
     }
     let mut best: Option<(u128, usize)> = None;
     let mut why = NoPlace::NoNode;
-    for width in WIDTHS {
+    for width in WIDTHS.into_iter().filter(|width| *width <= setting.gpus) {
         let mut oracle = match Oracle::new(setting, mix, system, width) {
             Ok(oracle) => oracle,
             Err(error) => {
@@ -215,5 +220,5 @@ pub fn best_width(setting: &Setting, mix: &Mix, system: System) -> Result<usize,
             best = Some((each, width));
         }
     }
-    best.map(|(_, width)| width).ok_or(why)
+    best.map(|(_, width)| width).ok_or(why.into())
 }

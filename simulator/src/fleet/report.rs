@@ -91,11 +91,17 @@ impl Outcome {
         self.tokens / self.horizon_s.max(1) as f64
     }
 
-    /// Dollars for a million tokens.
+    /// Dollars for a million tokens; nothing where none was trained.
     #[must_use]
-    pub fn dollars_per_million(&self) -> f64 {
+    pub fn dollars_per_million(&self) -> Option<f64> {
         let dollars = self.paid_s / 3_600.0 * self.price as f64 / 1e6;
-        dollars / (self.tokens / 1e6).max(f64::MIN_POSITIVE)
+        (self.tokens > 0.0).then(|| dollars / (self.tokens / 1e6))
+    }
+
+    /// Share of the GPUs' time in which they compute.
+    #[must_use]
+    pub fn utilisation(&self) -> f64 {
+        self.busy_s / self.paid_s.max(1.0)
     }
 
     /// Mean, median and 99th percentile of a figure of ended jobs.
@@ -135,8 +141,8 @@ impl Outcome {
             "waiting_seconds": spread(&|job| job.waited_s as f64),
             "slowdown_training": spread(&|job| job.trained_s as f64 / job.alone_s.max(1) as f64),
             "slowdown_whole": spread(&|job| job.whole_s as f64 / job.alone_s.max(1) as f64),
-            "utilisation": self.busy_s / self.paid_s,
-            "occupancy": self.held_s / self.paid_s,
+            "utilisation": self.utilisation(),
+            "occupancy": self.held_s / self.paid_s.max(1.0),
             "jain_permille": self.fairness(),
             "dollars_per_million_tokens": self.dollars_per_million(),
             "instances_lost": self.losses,
@@ -157,6 +163,8 @@ pub struct Comparison {
     pub device: String,
     /// Whether it was measured.
     pub origin: Origin,
+    /// Work that came, over what one job to an instance could do: above 1 queues grow to the end.
+    pub offered: f64,
     /// The first is ours.
     pub outcomes: Vec<Outcome>,
 }
@@ -165,9 +173,9 @@ pub struct Comparison {
 pub const PAPER: [(&str, f64); 3] = [("HF-PEFT", 1.61), ("NeMo", 1.51), ("SL-PEFT", 1.36)];
 
 impl Comparison {
-    /// Tokens a second of ours over that of another.
+    /// Tokens a second of ours over that of another; nothing where the other trained none.
     #[must_use]
-    pub fn ratio(&self, system: System) -> f64 {
+    pub fn ratio(&self, system: System) -> Option<f64> {
         let rate = |system| {
             let found = self
                 .outcomes
@@ -175,7 +183,8 @@ impl Comparison {
                 .find(|outcome| outcome.system == system);
             found.map_or(0.0, Outcome::rate)
         };
-        rate(System::Spotmux) / rate(system).max(f64::MIN_POSITIVE)
+        let other = rate(system);
+        (other > 0.0).then(|| rate(System::Spotmux) / other)
     }
 
     /// For programs.
@@ -187,7 +196,7 @@ impl Comparison {
             .map(|(name, ratio)| json!({ "over": name, "ratio": ratio }))
             .collect();
         json!({
-            "source": self.source, "gpus": self.gpus, "device": self.device, "profile": self.origin,
+            "source": self.source, "gpus": self.gpus, "device": self.device, "profile": self.origin, "offered_load": self.offered,
             "systems": systems,
             "throughput_over": {
                 "one_instance_a_job": self.ratio(System::Single),
@@ -230,7 +239,7 @@ impl Comparison {
                 outcome.spread(|job| job.trained_s as f64 / job.alone_s.max(1) as f64);
             let _ = writeln!(
                 text,
-                "{:<22} {:>5} {:>10.0} {:>7} {:>7} {:>10.2} {:>9.2} {:>9.2} {:>5.1}% {:>6.3} {:>8.4}",
+                "{:<22} {:>5} {:>10.0} {:>7} {:>7} {:>10.2} {:>9.2} {:>9.2} {:>5.1}% {:>6.3} {:>8}",
                 outcome.system.name(),
                 outcome.width,
                 outcome.rate(),
@@ -239,18 +248,34 @@ impl Comparison {
                 mean,
                 slow,
                 slowest,
-                100.0 * outcome.busy_s / outcome.paid_s,
+                100.0 * outcome.utilisation(),
                 outcome.fairness() as f64 / 1000.0,
-                outcome.dollars_per_million()
+                outcome
+                    .dollars_per_million()
+                    .map_or_else(|| "-".into(), |dollars| format!("{dollars:.4}"))
             );
         }
+        let ratio = |system| {
+            let ratio = self.ratio(system);
+            ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
+        };
         let _ = writeln!(
             text,
-            "tokens/s over one instance a job {:.2} (paper, uniform: 1.61 over HF-PEFT, 1.51 over NeMo), over spatial only \
-             {:.2} (1.36 over SL-PEFT), over temporal only {:.2}",
-            self.ratio(System::Single),
-            self.ratio(System::Spatial),
-            self.ratio(System::Temporal)
+            "tokens/s over one instance a job {} (paper, uniform: 1.61 over HF-PEFT, 1.51 over NeMo), over spatial only \
+             {} (1.36 over SL-PEFT), over temporal only {}",
+            ratio(System::Single),
+            ratio(System::Spatial),
+            ratio(System::Temporal)
+        );
+        let look = if self.offered > 1.0 {
+            "queues grow to the end: compare tokens/s"
+        } else {
+            "all can be served: compare times and queues"
+        };
+        let _ = writeln!(
+            text,
+            "work came for {:.0} % of what one job to an instance can do; {look}",
+            100.0 * self.offered
         );
         text.push_str("slowdown: from first step to end, over the same job alone (median)\n");
         text

@@ -31,6 +31,7 @@ fn setting(gpus: usize, hours: u64) -> Setting {
         profile,
         gpus,
         width: Some(1),
+        micro_batches: None,
         horizon_s: hours * 3_600,
         losses: Losses::default(),
         price: 390_000,
@@ -57,11 +58,12 @@ fn sharing_a_backbone_trains_more_than_not() {
     let jobs = few(&setting, 60, &mix);
     let found = compare(&setting, &mix, &jobs, "drawn").expect("it fits");
     for system in [System::Single, System::Spatial, System::Temporal] {
-        assert!(found.ratio(system) >= 1.0, "{}", found.text());
+        let ratio = found.ratio(system).expect("both train");
+        assert!(ratio >= 1.0, "{}", found.text());
     }
-    assert!(found.ratio(System::Single) > 1.05, "{}", found.text());
+    assert!(found.ratio(System::Single) > Some(1.05), "{}", found.text());
     for outcome in &found.outcomes {
-        let utilisation = outcome.busy_s / outcome.paid_s;
+        let utilisation = outcome.utilisation();
         assert!((0.0..=1.0).contains(&utilisation), "{}", found.text());
         assert!(outcome.ended.len() + outcome.waiting <= outcome.came);
         assert!(
@@ -124,4 +126,87 @@ fn each_system_has_its_best_width() {
     setting.profile.memory_bytes = 14_000_000_000;
     let width = best_width(&setting, &mix, System::Single).expect("it fits two");
     assert!(width > 1, "{width}");
+}
+
+#[test]
+fn what_is_too_much_is_refused_with_its_limit() {
+    let said = |setting: &Setting, jobs: usize| {
+        let refused = setting.check(jobs).expect_err("too much");
+        refused.to_string()
+    };
+    let plain = setting(4, 24);
+    assert_eq!(plain.check(1_000), Ok(()));
+    let mut wide = plain.clone();
+    (wide.gpus, wide.width) = (2, Some(3));
+    assert!(said(&wide, 1).contains("3 GPUs does not come together of 2"));
+    let mix = Mix::paper(true);
+    assert!(matches!(
+        run(&wide, &mix, &[], System::Spotmux),
+        Err(BadSetting::NoInstance { .. })
+    ));
+    assert!(said(&plain, 10_000_000).contains("250000"));
+    let mut lossy = plain.clone();
+    lossy.losses.per_kilohour = u64::MAX;
+    assert!(said(&lossy, 1).contains("lower --losses"));
+    let mut long = plain;
+    long.gpus = 1 << 20;
+    assert!(said(&long, 1).contains("GPU hours"));
+    for rate in [1e300, f64::MAX] {
+        let refused = Pace::new(rate, 168).expect_err("too many");
+        assert!(refused.to_string().contains("--jobs-per-hour"), "{refused}");
+    }
+    assert!(Pace::new(155.4, 168).is_ok());
+}
+
+#[test]
+fn without_a_job_nothing_is_divided_by_nothing() {
+    let setting = setting(2, 2);
+    let found = compare(&setting, &Mix::paper(true), &[], "none").expect("it fits");
+    assert_eq!(found.ratio(System::Single), None);
+    let text = found.text();
+    assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    assert!(!found.json().to_string().contains("NaN"));
+}
+
+#[test]
+fn a_trace_of_absurd_numbers_is_refused_or_simulated() {
+    let pace = Pace {
+        per_100_minutes: 100,
+        horizon_s: 3_600,
+    };
+    let arrivals = ("vc".to_owned(), "arrival_s\n0\n1e18\n".to_owned());
+    let said = trace::philly(&[arrivals], "runtime_s\n60\n", pace, 1)
+        .expect_err("thirty years")
+        .to_string();
+    assert!(
+        said.contains("vc, line 3") && said.contains("1000000000"),
+        "{said}"
+    );
+    let arrivals = ("vc".to_owned(), "arrival_s\n0\n".to_owned());
+    let jobs_of = |runtime: &str| {
+        let runtimes = format!("runtime_s\n{runtime}\n");
+        trace::philly(std::slice::from_ref(&arrivals), &runtimes, pace, 1)
+    };
+    assert!(jobs_of("1e300").is_err());
+    let mix = Mix::paper(true);
+    let long = jobs(jobs_of("1e9").expect("thirty years"), &mix, 1);
+    let outcome = run(&setting(2, 1), &mix, &long, System::Spotmux).expect("it fits");
+    assert!(outcome.ended.is_empty());
+}
+
+#[test]
+fn instances_stay_in_their_order_under_losses() {
+    let mut setting = setting(12, 48);
+    setting.losses.per_kilohour = 2_000;
+    let mix = Mix::paper(false);
+    let jobs = few(&setting, 40, &mix);
+    let outcome = run(&setting, &mix, &jobs, System::Single).expect("it fits");
+    assert!(outcome.losses > 100);
+    // One job to an instance: never more at work than instances.
+    assert!(
+        outcome
+            .looked
+            .iter()
+            .all(|(jobs, _)| jobs.iter().all(|count| *count <= 1))
+    );
 }

@@ -6,6 +6,8 @@ use super::report::{Comparison, Outcome};
 
 const WIDTH: f64 = 1_000.0;
 const LEFT: f64 = 70.0;
+/// Most columns of an instance.
+const COLUMNS: usize = 336;
 
 /// Draws all systems, one below another.
 #[must_use]
@@ -41,6 +43,8 @@ fn escaped(text: &str) -> String {
 fn draw(outcome: &Outcome, top: f64, most_rate: f64, svg: &mut String) {
     let hours = outcome.looked.len().max(1);
     let each = WIDTH / hours as f64;
+    // Of a long time every so many hours is shown.
+    let every = hours.div_ceil(COLUMNS);
     let all = outcome.looked.iter().flat_map(|(jobs, _)| jobs);
     let most = f64::from(all.max().copied().unwrap_or(1).max(1));
     let _ = writeln!(
@@ -52,7 +56,7 @@ fn draw(outcome: &Outcome, top: f64, most_rate: f64, svg: &mut String) {
     );
     let rows = outcome.instances.clamp(1, 32);
     let tall = 130.0 / rows as f64;
-    for (hour, (jobs, _)) in outcome.looked.iter().enumerate() {
+    for (hour, (jobs, _)) in outcome.looked.iter().enumerate().step_by(every) {
         for row in 0..rows {
             // Instances in as many rows as are to be seen: the mean of each.
             let (from, to) = (row * jobs.len() / rows, (row + 1) * jobs.len() / rows);
@@ -66,16 +70,16 @@ fn draw(outcome: &Outcome, top: f64, most_rate: f64, svg: &mut String) {
                      fill-opacity=\"{:.2}\"/>",
                     LEFT + hour as f64 * each,
                     top + 18.0 + row as f64 * tall,
-                    each + 0.05,
+                    each * every as f64 + 0.05,
                     0.08 + 0.9 * mean / most
                 );
             }
         }
     }
     // Hours at both ends, and days between.
-    for hour in (0..=hours).filter(|hour| hour % 24 == 0 || *hour == hours) {
+    for hour in (0..=hours).filter(|hour| hour % (24 * every) == 0 || *hour == hours) {
         let anchor = if hour == 0 { "start" } else { "end" };
-        let crowded = hours - hour < 12 && hour != hours;
+        let crowded = hours - hour < 12 * every && hour != hours;
         if !crowded {
             let _ = writeln!(
                 svg,
@@ -90,6 +94,7 @@ fn draw(outcome: &Outcome, top: f64, most_rate: f64, svg: &mut String) {
         let points: Vec<String> = values
             .iter()
             .enumerate()
+            .step_by(every)
             .map(|(hour, value)| {
                 let x = LEFT + (hour as f64 + 0.5) * each;
                 format!("{x:.1},{:.1}", base - 48.0 * value / scale.max(1.0))

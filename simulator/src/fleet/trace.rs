@@ -8,6 +8,7 @@
 
 use thiserror::Error;
 
+use super::limits::{self, BadSetting};
 use crate::dice::Dice;
 
 /// A job to come.
@@ -44,6 +45,22 @@ pub enum BadTrace {
         /// What stands there.
         text: String,
     },
+    /// A number that no trace in seconds has.
+    #[error(
+        "{file}, line {line}: {text} in column {column} is more than {most} seconds: is the unit right?"
+    )]
+    Huge {
+        /// The file.
+        file: String,
+        /// From 1.
+        line: usize,
+        /// The column.
+        column: &'static str,
+        /// What stands there.
+        text: String,
+        /// The limit.
+        most: u64,
+    },
     /// Nothing in it.
     #[error("{file} has no jobs")]
     Empty {
@@ -77,6 +94,15 @@ fn column(file: &str, text: &str, column: &'static str) -> Result<Vec<Option<u64
                 text: field.to_owned(),
             });
         }
+        if number.is_some_and(|number| number > limits::SECONDS as f64) {
+            return Err(BadTrace::Huge {
+                file: file.to_owned(),
+                line: index + 2,
+                column,
+                text: field.to_owned(),
+                most: limits::SECONDS,
+            });
+        }
         numbers.push(number.map(|number| number as u64));
     }
     Ok(numbers)
@@ -89,6 +115,23 @@ pub struct Pace {
     pub per_100_minutes: u64,
     /// Seconds.
     pub horizon_s: u64,
+}
+
+impl Pace {
+    /// So many jobs an hour, for so many hours.
+    ///
+    /// # Errors
+    /// [`BadSetting::TooMuch`] when more would come than are simulated.
+    pub fn new(jobs_per_hour: f64, hours: u64) -> Result<Self, BadSetting> {
+        let jobs = (jobs_per_hour * hours as f64).ceil() as u64;
+        let remedy = "lower --jobs-per-hour or --hours";
+        // Drawn arrivals come to a little more or less than their mean.
+        limits::within("jobs", jobs, limits::JOBS - limits::JOBS / 20, remedy)?;
+        Ok(Self {
+            per_100_minutes: ((jobs_per_hour * 100.0 / 60.0).round() as u64).max(1),
+            horizon_s: hours.saturating_mul(3_600),
+        })
+    }
 }
 
 /// Philly: tenants with the text of their file, and the text of the runtimes.
@@ -216,7 +259,7 @@ pub fn generated(
         arrivals.push(Arrival {
             at_s: at as u64,
             tenant: format!("tenant-{}", dice.below(tenants.max(1))),
-            runtime_s: (runtime as u64).max(1),
+            runtime_s: (runtime as u64).clamp(1, limits::SECONDS),
         });
     }
 }

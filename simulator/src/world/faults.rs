@@ -142,8 +142,10 @@ impl World {
             Fault::Rival => self.start_leader(Micros(0)),
             Fault::Wall(jump) => self.wall_skew += jump,
             Fault::Drain(node, undo) => {
+                // Of some nodes the operator does not care what stays.
+                let force = node % 2 == 1 && !undo;
                 let node = self.nodes[node].name.clone();
-                self.ask(Request::Drain { node, undo });
+                self.ask(Request::Drain { node, undo, force });
             }
             Fault::Migrate(from, to) => {
                 let from = self.nodes[from].name.clone();

@@ -175,6 +175,12 @@ impl World {
                 self.queue
                     .after(delay, Happening::ToLeader(instance, input));
             }
+            Effect::Arrange(question) => {
+                let delay = self.millis(1, 300);
+                let input = Box::new(Input::Arranged(question.answer()));
+                self.queue
+                    .after(delay, Happening::ToLeader(instance, input));
+            }
             Effect::Deposed { .. } => self.kill_leader(instance),
             Effect::Recall { .. } | Effect::Piece { .. } | Effect::Finished => {}
         }

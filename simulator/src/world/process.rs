@@ -246,7 +246,7 @@ impl World {
                 }
                 self.end_node(node);
             }
-            Order::Sample { .. } | Order::Trace { .. } => {}
+            Order::Sample { .. } | Order::Trace { .. } | Order::Arrange { .. } => {}
         }
     }
 

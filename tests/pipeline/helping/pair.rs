@@ -138,7 +138,7 @@ impl Pair {
             job: name("job"),
             ticket,
             pass,
-            batch,
+            chain: vec![batch],
             goal,
         }
     }

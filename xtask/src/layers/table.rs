@@ -178,6 +178,7 @@ pub const PURE: &[&str] = &[
     "gpu-actor/src/train/job_state.rs",
     "gpu-actor/src/train/local.rs",
     "gpu-actor/src/train/memory.rs",
+    "gpu-actor/src/train/pack",
     "gpu-actor/src/train/pack.rs",
     "gpu-actor/src/train/progress.rs",
     "gpu-actor/src/train/run.rs",
@@ -197,6 +198,10 @@ pub const SHELL: &[(&str, &str)] = &[
         "reads the file of a cluster's settings",
     ),
     ("shared/src/config/load", "its tests"),
+    (
+        "shared/src/process.rs",
+        "tells processes of the system apart and ends them",
+    ),
     ("data/src/job_data.rs", "opens the files a job names"),
     (
         "data/src/regular.rs",
@@ -257,10 +262,6 @@ pub const SHELL: &[(&str, &str)] = &[
     (
         "market-actor/src/provider/local",
         "keeps in files what was started, and looks for processes",
-    ),
-    (
-        "market-actor/src/provider/process.rs",
-        "tells processes of the system apart and ends them",
     ),
     (
         "market-actor/src/provider/replay.rs",

@@ -7,6 +7,7 @@ use std::process::{Child, Stdio};
 use anyhow::{Context, anyhow};
 use serde_json::Value;
 use shared::ids::{EventNumber, JobId, NodeName};
+use shared::process::Process;
 use shared::wire::request::{JobRef, Reply, Request};
 use shared::wire::view::{ClusterView, EventView, SpanView};
 
@@ -17,7 +18,6 @@ use crate::control::quic::Quic;
 use crate::control::{Control, Flow, unfitting};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
-use market_actor::provider::process::Process;
 
 /// Events that end a job otherwise than it should.
 const BROKEN: [&str; 3] = ["job_failed", "job_refused", "job_cancelled"];

@@ -12,13 +12,18 @@ use crate::exit::{Exit, Failure};
 pub(crate) fn drain(args: &DrainArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
     let node = &args.node;
     if !args.undo {
-        let question =
-            format!("Drain node {node}? Its stage moves to another node, if there is one.");
+        let question = match args.force {
+            false => format!("Drain node {node}? Its stage moves to another node."),
+            true => format!(
+                "Drain node {node}, even where its stage has no other place? Jobs are made durable, and wait then."
+            ),
+        };
         desk.agreed(args.consent, &question)?;
     }
     let request = Request::Drain {
         node: node.clone(),
         undo: args.undo,
+        force: args.force,
     };
     order(desk, &request, args.wait, node)?;
     let (state, text) = match (args.undo, args.wait) {
@@ -28,10 +33,11 @@ pub(crate) fn drain(args: &DrainArgs, desk: &Desk<'_>) -> Result<Exit, Failure> 
     };
     desk.output
         .result(&json!({ "node": node, "state": state }), &text)?;
-    desk.output.next(&[
-        "spotmux nodes".into(),
-        format!("spotmux drain {node} --undo"),
-    ]);
+    let mut next = vec!["spotmux nodes".to_owned()];
+    if !args.undo {
+        next.push(format!("spotmux drain {node} --undo"));
+    }
+    desk.output.next(&next);
     Ok(Exit::Done)
 }
 
@@ -101,6 +107,7 @@ mod tests {
         DrainArgs {
             node: NodeName::new("n1").unwrap(),
             undo,
+            force: false,
             wait,
             consent: Consent::default(),
             cluster: ClusterArgs::default(),

@@ -34,6 +34,9 @@ pub(crate) fn run(args: &SubmitArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
         Default::default()
     };
     let mut accepted = send(&file, desk)?;
+    for job in accepted.iter().filter(|job| job.state.is_final()) {
+        desk.output.note(before(job));
+    }
     if args.wait {
         wait::until(desk, after, || {
             for job in accepted.iter_mut().filter(|job| !job.state.is_final()) {
@@ -65,6 +68,15 @@ pub(crate) fn run(args: &SubmitArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
     } else {
         Exit::Done
     })
+}
+
+/// What there is to say of a job that ended before it was submitted again.
+fn before(job: &JobView) -> String {
+    let (name, id, state) = (&job.name, job.id, job.state);
+    format!(
+        "job {name} is here already as {id}, {state}, with the same content: it is not trained again; change it, or give \
+         it another name"
+    )
 }
 
 /// Gives all jobs of a file to the cluster: nothing is sent before every file of every job was read.
@@ -257,6 +269,16 @@ init_from = 'old'
         assert_eq!(paths(submitted[1]), from);
         let spec: JobSpec = serde_json::from_str(&submitted[1].spec).unwrap();
         assert_eq!(spec.name.as_str(), "two");
+    }
+
+    #[test]
+    fn a_job_that_ended_before_is_not_taken_for_a_new_one() {
+        let failed = samples::job(3, "one", JobState::Failed);
+        let said = before(&failed);
+        assert!(
+            said.contains("as j3, failed") && said.contains("another name"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -17,6 +17,7 @@ fn admission(measured: bool) -> Admission {
         patience: HOUR,
         tenants: BTreeMap::new(),
         tokens_per_pass: 512,
+        levels: Levels::default(),
     }
 }
 
@@ -97,18 +98,12 @@ fn ad_2_an_empty_replica_takes_what_fits_and_memory_ends_it() {
 }
 
 #[test]
-fn where_devices_were_measured_a_job_that_adds_nothing_waits() {
+fn where_devices_were_measured_a_job_that_adds_no_throughput_begins_all_the_same() {
     let stage = stage(48 << 30);
-    let tasks = vec![job(8, 512, "t"); 40];
-    let mut guessed = gate(&admission(false), &stage, tasks.clone(), Micros(1));
+    // Steps that fill the device by themselves: with the paper's rule of growth they would run nearly in turn.
+    let tasks = vec![job(8, 512, "t"); 12];
     let mut measured = gate(&admission(true), &stage, tasks, Micros(1));
-    let (more, _) = fill(&mut guessed, 40);
-    let (fewer, wait) = fill(&mut measured, 40);
-    assert!(fewer < more, "{fewer} and {more}");
-    assert!(matches!(
-        wait.map(|wait| wait.why),
-        Some(Why::Saturated { .. })
-    ));
+    assert_eq!(fill(&mut measured, 12), (12, None));
 }
 
 #[test]

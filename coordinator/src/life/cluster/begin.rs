@@ -4,8 +4,8 @@ use shared::ids::Term;
 use shared::units::Micros;
 
 use super::history::History;
+use super::notes::Notes;
 use super::relay::Relay;
-use super::reprieve::Reprieves;
 use super::{Coordinator, Effect, Now, Outcome};
 use crate::book::Book;
 use crate::life::membership::Membership;
@@ -43,10 +43,10 @@ impl Coordinator {
             relay: Relay::default(),
             closing: None,
             memory: Default::default(),
+            arranging: Default::default(),
             undrained: std::collections::BTreeMap::new(),
             unstored: 0,
-            reprieves: Reprieves::default(),
-            told_sharing: std::collections::BTreeMap::new(),
+            notes: Notes::default(),
             ignored: 0,
             now,
             out: Outcome::default(),

@@ -1,12 +1,17 @@
 //! The end of the cluster in order: what jobs have learned is made durable first, and then all nodes stop. CL-7
+//!
+//! A node that was told to stop and closes its connection has left: it is not lost, and what its neighbours say of it is
+//! no news. One that is silent instead is lost, as ever. CL-14
 
 use std::collections::BTreeMap;
 
 use shared::ids::{NodeName, PlanEpoch};
 use shared::units::Micros;
+use shared::wire::notice::LeaveCause;
 use shared::wire::order::Order;
 
 use super::{Coordinator, Effect};
+use crate::life::membership::Leaving;
 use crate::life::transition::Event;
 
 /// Toward no plan: the cluster ends.
@@ -71,12 +76,26 @@ impl Coordinator {
         }
     }
 
+    /// Whether all nodes are told to stop: links that end are as they should be.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.closing == Some(Closing::Stopping)
+    }
+
     fn stop_all(&mut self) {
         self.closing = Some(Closing::Stopping);
         let here = self.members.nodes().filter(|(_, node)| node.link.is_some());
         let names: Vec<NodeName> = here.map(|(name, _)| name.clone()).collect();
         for node in &names {
             self.send(node, Order::Stop);
+            let now = self.now.steady;
+            if let Some(node) = self.members.get_mut(node) {
+                node.leaving = Some(Leaving {
+                    until: now,
+                    hurry: now,
+                    cause: LeaveCause::Asked,
+                    released: true,
+                });
+            }
         }
     }
 }

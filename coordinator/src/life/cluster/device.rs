@@ -23,7 +23,7 @@ impl Coordinator {
         if node.device.hangs {
             let reason = format!(
                 "its device has been at one piece of work for {age}, and at most {patience} are believed \
-                 (coordinator.device_patience_seconds, or ten times its longest before)"
+                 (coordinator.device_patience_seconds; ten times its longest before, and never more than ten times that setting)"
             );
             self.lose(name, &reason);
         } else {

@@ -1,19 +1,19 @@
 //! Who may begin, asked of the replicas as they stand; see [`crate::life::admission`].
 //!
-//! What waits is remembered beside the book and not in it: it follows from the book and the clock.
+//! What waits is remembered beside the book and not in it: it follows from the book and the clock. What tenants were
+//! served and how long jobs have waited is in the book.
 
 use std::collections::BTreeMap;
 
-use shared::ids::{JobId, PlanEpoch};
+use shared::ids::{JobId, NodeName, PlanEpoch};
 use shared::job::JobSpec;
 use shared::life::{Reason, ReasonClass};
 
 use super::Coordinator;
 use crate::life::admission::{self, Gate, Member, Scene};
-use crate::life::ledger::Job;
+use crate::life::ledger::{Job, account};
 use crate::life::membership::Node;
 use crate::life::placement::Pace;
-use crate::plan::admit::Wait;
 use crate::plan::snapshot::Task;
 use crate::record::Change;
 
@@ -25,12 +25,10 @@ const EVERY: u64 = 1_000_000;
 /// What is remembered from one question to the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
-    /// Jobs as the planner sees them.
-    tasks: BTreeMap<JobId, Task>,
-    /// Why jobs wait.
-    waits: BTreeMap<JobId, Wait>,
     /// What the last answer was about.
     about: Option<About>,
+    /// Why the planner could not be asked, as it was told last.
+    unplanned: Option<String>,
     /// What devices take of a pass, by their names and threads; nothing where they were not measured.
     paces: BTreeMap<String, BTreeMap<u32, Option<Pace>>>,
 }
@@ -44,7 +42,8 @@ struct About {
     turn: u64,
 }
 
-fn member(node: &Node) -> Member {
+/// A node as admission sees it.
+pub(super) fn member(node: &Node) -> Member {
     Member {
         device: node.hello.device.clone(),
         threads: node.hello.threads,
@@ -96,47 +95,76 @@ impl Coordinator {
         self.memory.about = Some(about);
         self.remember();
         let seats = self.book.layout.seats();
-        let nodes = self.members.nodes();
-        let seated = self.book.layout.nodes();
-        let mut served = BTreeMap::new();
-        for job in self.book.ledger.jobs() {
-            if let Some(task) = self.memory.tasks.get(&job.id) {
-                *served.entry(task.tenant.clone()).or_insert(0) += job.tokens;
-            }
-        }
         let scene = Scene {
             shape: &self.settings.backbone.shape,
-            members: nodes
-                .filter(|(name, _)| seated.contains(*name))
-                .map(|(name, node)| (name.clone(), member(node)))
-                .collect(),
+            members: self.planned_members(),
             seats: &seats,
             on: seats
                 .keys()
                 .map(|n| (*n, self.book.ledger.on(*n)))
                 .collect(),
-            tasks: self.memory.tasks.clone(),
-            served,
+            tasks: self.notes.tasks.clone(),
+            served: self.book.ledger.served().clone(),
             now: self.now.wall,
         };
         match Gate::new(&admission, scene) {
-            Ok(gate) => Asked::Gate(Box::new(gate)),
-            // A profile of another model: admission by number alone.
-            Err(_) => Asked::Open,
+            Ok(gate) => {
+                self.memory.unplanned = None;
+                Asked::Gate(Box::new(gate))
+            }
+            Err(why) => {
+                self.tell_unplanned(why.to_string());
+                Asked::Open
+            }
         }
     }
 
+    /// The planner cannot be asked: admission goes by number alone, and that is told.
+    fn tell_unplanned(&mut self, reason: String) {
+        if self.memory.unplanned.as_ref() != Some(&reason) {
+            self.memory.unplanned = Some(reason.clone());
+            self.record(Change::Unplanned { reason });
+        }
+    }
+
+    /// Of these jobs those that the planner knows, as it sees them.
+    pub(super) fn planned_tasks(
+        &mut self,
+        jobs: impl Iterator<Item = JobId>,
+    ) -> BTreeMap<JobId, Task> {
+        self.remember();
+        let tasks = &self.notes.tasks;
+        jobs.filter_map(|job| Some((job, tasks.get(&job)?.clone())))
+            .collect()
+    }
+
+    /// Nodes with a seat, as the planner sees them.
+    pub(super) fn planned_members(&self) -> BTreeMap<NodeName, Member> {
+        let seated = self.book.layout.nodes();
+        let nodes = self.members.nodes();
+        nodes
+            .filter(|(name, _)| seated.contains(*name))
+            .map(|(name, node)| (name.clone(), member(node)))
+            .collect()
+    }
+
     /// Jobs that have not ended, as the planner sees them.
-    fn remember(&mut self) {
+    pub(super) fn remember(&mut self) {
         let ledger = &self.book.ledger;
-        let live = |id: &JobId| ledger.get(*id).is_some_and(|job| !job.state.is_final());
-        self.memory.tasks.retain(|id, _| live(id));
+        let now = self.now.wall;
         for job in ledger.jobs().filter(|job| !job.state.is_final()) {
             let left = |steps: u64| steps.saturating_sub(job.step).max(1);
-            if let Some(task) = self.memory.tasks.get_mut(&job.id) {
+            let stand = |task: &mut Task| {
+                // LG-6: waited since, had it waited at one go.
+                task.queued = now.since(job.waiting.so_far(now));
+                let began = job.started.unwrap_or(job.submitted);
+                task.started = job.replica.map(|_| began);
+            };
+            if let Some(task) = self.notes.tasks.get_mut(&job.id) {
                 if job.total > 0 {
                     task.steps = left(job.total);
                 }
+                stand(task);
                 continue;
             }
             let measure = job
@@ -147,7 +175,8 @@ impl Coordinator {
             if let (Some(measure), Some(spec)) = (measure, spec) {
                 let mut task = admission::task(&spec, measure, job.submitted);
                 task.steps = left(task.steps);
-                self.memory.tasks.insert(job.id, task);
+                stand(&mut task);
+                self.notes.tasks.insert(job.id, task);
             }
         }
     }
@@ -159,7 +188,6 @@ impl Coordinator {
             match gate.takes(*replica, job) {
                 Ok(()) => {
                     gate.begin(*replica, job);
-                    self.memory.waits.remove(&job);
                     return Some(*replica);
                 }
                 Err(wait) => {
@@ -169,45 +197,66 @@ impl Coordinator {
         }
         if let Some(wait) = why {
             gate.waits(job, &wait);
-            self.memory.waits.insert(job, wait);
+            self.notes.waits.insert(job, format!("it {wait}"));
         }
         None
     }
 
-    /// Refuses what fits no replica, when all that are wanted are at work.
-    pub(super) fn refuse_unfit(&mut self, gate: &Gate, job: JobId, open: usize) -> bool {
+    /// Whether a job fits no replica, when all that are wanted are at work: it waits while a node may come that could
+    /// take it, and is refused when none may.
+    pub(super) fn is_unfit(&mut self, gate: &Gate, job: JobId, open: usize) -> bool {
         if open < self.settings.layout.replicas as usize || self.lack.is_some() {
             return false;
         }
         let Some(refusal) = gate.never(job) else {
             return false;
         };
+        let asked = format!("asked of {}: {refusal}", self.standing());
+        if let Some(hope) = self.may_come(&refusal) {
+            let why =
+                format!("it fits no replica as they stand, and waits for a node: {hope}; {asked}");
+            self.notes.waits.insert(job, why);
+            return true;
+        }
         let reason = Reason {
             class: ReasonClass::NoCapacity,
-            message: format!("it can never train on this cluster: {refusal}"),
+            message: format!(
+                "it can never train on this cluster, and no other node is known; {asked}"
+            ),
         };
-        self.memory.waits.remove(&job);
         self.record(Change::Unfit { job, reason });
         true
     }
 
-    /// Those that were not asked wait as the last one that was.
-    pub(super) fn rest_waits(&mut self, rest: &[JobId]) {
-        let last = self.memory.waits.values().next_back().copied();
+    /// Those that were not asked wait behind the last one that was.
+    pub(super) fn rest_waits(&mut self, last: JobId, rest: &[JobId]) {
+        let last = self.notes.waits.get(&last).cloned();
         for job in rest {
-            if let Some(wait) = last {
-                self.memory.waits.insert(*job, wait);
-            }
+            let why = match &last {
+                Some(why) => format!("it is not its turn; of the job before it: {why}"),
+                None => "it is not its turn".to_owned(),
+            };
+            self.notes.waits.insert(*job, why);
         }
     }
 
     /// Why a job waits that could have had a replica.
     pub(super) fn waiting_reason(&self, job: &Job) -> Option<Reason> {
-        let wait = self.memory.waits.get(&job.id)?;
-        Some(Reason {
-            class: ReasonClass::NoCapacity,
-            message: format!("it {wait}"),
-        })
+        let message = self.notes.waits.get(&job.id)?.clone();
+        let class = ReasonClass::NoCapacity;
+        Some(Reason { class, message })
+    }
+
+    /// Where the account of a tenant starts that comes back from having no job; 0 where it has one.
+    pub(super) fn served_from(&self, tenant: &str) -> u64 {
+        let ledger = &self.book.ledger;
+        if ledger.active().any(|active| active == tenant) {
+            return 0;
+        }
+        let nobody = BTreeMap::new();
+        let admission = self.settings.admission.as_ref();
+        let weights = admission.map_or(&nobody, |admission| &admission.tenants);
+        account::start(ledger.served(), weights, ledger.active(), tenant)
     }
 }
 

@@ -44,11 +44,11 @@ impl Coordinator {
         let (mut given, mut refused) = (BTreeMap::<u32, Vec<JobId>>::new(), 0);
         for (at, id) in waiting.iter().copied().enumerate() {
             if refused >= ASKED {
-                self.rest_waits(&waiting[at..]);
+                self.rest_waits(waiting[at - 1], &waiting[at..]);
                 break;
             }
             if let Some(gate) = &gate
-                && self.refuse_unfit(gate, id, open)
+                && self.is_unfit(gate, id, open)
             {
                 continue;
             }
@@ -75,7 +75,7 @@ impl Coordinator {
         let now = self.now.steady;
         let waiting = self.book.ledger.waiting().map(|job| job.id);
         waiting
-            .filter(|job| self.reprieves.may_try(*job, now))
+            .filter(|job| self.notes.reprieves.may_try(*job, now))
             .collect()
     }
 
@@ -164,6 +164,7 @@ impl Coordinator {
                 self.act_on(replica, job, action);
             }
         }
+        self.tell_arrangement(replica);
     }
 
     /// A numbered notice about a job. CL-2
@@ -181,6 +182,7 @@ impl Coordinator {
         finite(&mut notice);
         let replica = self.book.ledger.get(job).and_then(|job| job.replica);
         let told = Told::of(&notice);
+        self.notes.tempos.note(job, &notice, self.now.steady);
         self.record(Change::Heard { from, job, notice });
         self.note_reprieve(job, &told);
         let failed = |id| {

@@ -20,6 +20,9 @@ use crate::record::Change;
 impl Coordinator {
     /// A node says that it goes; again on each of its connections.
     pub(super) fn leaves(&mut self, name: NodeName, departure: Departure) {
+        if self.is_stopping() {
+            return;
+        }
         let Departure { within, cause } = departure;
         let now = self.now.steady;
         let reserve = Micros(within.0 / 3).min(self.settings.bounds.drain);

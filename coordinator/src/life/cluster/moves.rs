@@ -8,7 +8,7 @@ use shared::wire::order::Order;
 use super::Coordinator;
 use crate::life::layout::{Links, Seats, links, siblings};
 use crate::life::membership::{Node, Presence};
-use crate::life::placement::{NoPlace, Room, Snapshot, place};
+use crate::life::placement::{NoPlace, Room, Snapshot, lacking, place};
 use crate::life::transition::{self, Event, Goal, Move, Settling};
 use crate::record::Change;
 
@@ -56,7 +56,7 @@ impl Coordinator {
         let placed = place(&snapshot, &before);
         match placed {
             Ok(target) => {
-                self.lack = None;
+                self.lack = lacking(&snapshot, &target);
                 if target != before || !self.book.broken.is_empty() || self.lacks_links() {
                     let reason = self.reason();
                     self.begin_move(target, reason);

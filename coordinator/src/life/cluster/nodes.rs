@@ -29,6 +29,7 @@ impl Coordinator {
             } => {
                 node.beat(steady, memory_used, tokens);
                 self.look_at_device(&name, device_age);
+                self.look_at_memory(&name, memory_used);
             }
             Notice::Prepared { epoch, outcome } => {
                 self.step_move(Event::Prepared(name, epoch, outcome));
@@ -133,6 +134,7 @@ impl Coordinator {
         if arrival.fresh {
             self.holding.remove(&name);
             self.strikes.remove(&name);
+            self.forget_strain(&name);
             let needed = self.moving.as_ref().is_some_and(|m| m.goal().needs(&name));
             if needed {
                 self.step_move(Event::CallOff(format!("{name} was started again")));
@@ -248,6 +250,9 @@ impl Coordinator {
             self.ignored += 1;
             return;
         };
+        if self.is_stopping() {
+            return;
+        }
         let bounds = &self.settings.bounds;
         let away = |name: &NodeName| {
             self.members.presence(self.now.steady, name, bounds) == Presence::Away
@@ -282,7 +287,8 @@ impl Coordinator {
         for (node, link) in self.members.tick(steady, &bounds) {
             let reason = format!("nothing was heard of it for {}", bounds.heartbeat);
             self.close(link, reason.clone());
-            if !self.left(&node) {
+            // One that was told to stop and is silent since has not left: nothing is known of it.
+            if self.is_stopping() || !self.left(&node) {
                 self.lose(&node, &reason);
             }
             let effects = self.relay.lost(&node);

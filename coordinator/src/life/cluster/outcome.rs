@@ -7,6 +7,7 @@ use shared::wire::notice::Notice;
 use shared::wire::order::{Ordered, SampleOrder};
 use shared::wire::request::{JobRef, Reply, Request, Submission};
 
+use super::arranging::{Answer, Question};
 use crate::life::membership::LinkId;
 use crate::record::{Inputs, Record};
 
@@ -53,6 +54,8 @@ pub enum Input {
         /// Where the rows are, or why there are none.
         outcome: Result<Inputs, Reason>,
     },
+    /// The planner answered how jobs train together.
+    Arranged(Answer),
     /// A node tells; first on each link is its hello.
     Told {
         /// Its connection.
@@ -121,6 +124,8 @@ pub enum Effect {
         /// Its files.
         submission: Submission,
     },
+    /// Ask the planner how jobs train together, beside everything else; `Arranged` is the answer.
+    Arrange(Question),
     /// Another leads: stop at once, and write nothing.
     Deposed {
         /// Its term.

@@ -35,7 +35,7 @@ impl Reprieves {
     }
 
     /// A replica could not take a job: how often in a row, and for how long by now; none when it is to be tried again.
-    fn refused(
+    pub(super) fn refused(
         &mut self,
         job: JobId,
         now: Micros,
@@ -55,7 +55,12 @@ impl Reprieves {
         (lasts >= outage).then_some((one.refusals, lasts))
     }
 
-    fn forget(&mut self, job: JobId) {
+    /// Jobs that wait to be tried again.
+    pub(super) fn jobs(&self) -> impl Iterator<Item = JobId> {
+        self.0.keys().copied()
+    }
+
+    pub(super) fn forget(&mut self, job: JobId) {
         self.0.remove(&job);
     }
 }
@@ -64,27 +69,21 @@ impl Coordinator {
     /// What a notice that the ledger has taken says of a job's patience.
     pub(super) fn note_reprieve(&mut self, job: JobId, told: &Told) {
         match told {
-            Told::Taken => self.reprieves.forget(job),
+            Told::Taken => self.notes.reprieves.forget(job),
             Told::Refused(why) => {
                 let bounds = &self.settings.bounds;
                 let (waits, outage) = (bounds.again, bounds.outage);
                 let now = self.now.steady;
                 let waits_on = self.book.ledger.get(job);
-                let waits_on = waits_on.is_some_and(|job| !job.state.is_final());
-                let over = self.reprieves.refused(job, now, waits, outage);
-                if let Some((refusals, lasts)) = over.filter(|_| waits_on) {
+                if waits_on.is_none_or(|job| job.state.is_final()) {
+                    return;
+                }
+                let over = self.notes.reprieves.refused(job, now, waits, outage);
+                if let Some((refusals, lasts)) = over {
                     let message = format!("{why}; it was tried {refusals} times within {lasts}");
                     let class = ReasonClass::System;
                     let reason = Reason { class, message };
                     self.record(Change::Unfit { job, reason });
-                }
-                let ended = self
-                    .book
-                    .ledger
-                    .get(job)
-                    .is_none_or(|job| job.state.is_final());
-                if ended {
-                    self.reprieves.forget(job);
                 }
             }
             Told::Other => {}

@@ -6,11 +6,12 @@ use shared::ids::{EventNumber, NodeName};
 use shared::job::JobSpec;
 use shared::wire::order::{JobAction, Order, SampleOrder};
 use shared::wire::request::{JobRef, Refusal, RefusalCode, Reply, Request, Submission};
+use shared::wire::view::JobView;
 
 use super::{Coordinator, Effect, Handle};
-use crate::life::ledger::{Job, Submitted};
+use crate::life::ledger::{Job, Submitted, account};
 use crate::life::membership::Presence;
-use crate::life::placement::place;
+use crate::life::transition::{Event, Move};
 use crate::record::Change;
 
 fn refusal(code: RefusalCode, message: String) -> Refusal {
@@ -23,12 +24,13 @@ impl Coordinator {
             Request::Status => Ok(Reply::Cluster(self.view())),
             Request::Nodes => Ok(Reply::Nodes(self.node_views())),
             Request::Jobs => Ok(Reply::Jobs(self.job_views())),
-            Request::Job(job) => self.found(&job),
+            Request::Job(job) => self.looked_at(&job),
+            Request::Plan => self.plan_view(),
             Request::Submit(submission) => self.submit(&submission, trace),
             Request::Cancel(job) => self.owner_asks(&job, JobAction::Cancel),
             Request::Pause(job) => self.owner_asks(&job, JobAction::Pause),
             Request::Resume(job) => self.owner_asks(&job, JobAction::Resume),
-            Request::Drain { node, undo } => self.drain(&node, undo),
+            Request::Drain { node, undo, force } => self.drain(&node, undo, force),
             Request::Reclaim { node, within } => self.reclaim(&node, within),
             Request::Migrate { from, to } => self.migrate(&from, to.as_ref()),
             Request::Shutdown => {
@@ -70,6 +72,16 @@ impl Coordinator {
         Ok(Reply::Job(Box::new(self.job_view(job))))
     }
 
+    /// A job with what it costs it to have company.
+    fn looked_at(&mut self, job: &JobRef) -> Result<Reply, Refusal> {
+        let job = self.book.ledger.find(job)?.clone();
+        let view = JobView {
+            tempo: self.tempo(&job),
+            ..self.job_view(&job)
+        };
+        Ok(Reply::Job(Box::new(view)))
+    }
+
     fn submit(&mut self, submission: &Submission, trace: &str) -> Result<Reply, Refusal> {
         if self.closing.is_some() {
             let message = "the cluster is being shut down: submit when it is up again".into();
@@ -79,9 +91,11 @@ impl Coordinator {
         let ledger = &self.book.ledger;
         let job = match ledger.submit(submission, trace, shape, limits.live_jobs)? {
             Submitted::Known(job) => job,
-            Submitted::New(job, change) => {
+            Submitted::New(job, accepted) => {
                 self.may_ask(submission)?;
-                self.record(change);
+                let mut accepted = accepted;
+                accepted.served_from = self.served_from(&account::tenant(&accepted.spec));
+                self.record(Change::Submitted { job, accepted });
                 self.effect(Effect::StartPreparing {
                     job,
                     submission: submission.clone(),
@@ -128,7 +142,7 @@ impl Coordinator {
         self.out.effects.extend(effects);
     }
 
-    fn drain(&mut self, node: &NodeName, undo: bool) -> Result<Reply, Refusal> {
+    fn drain(&mut self, node: &NodeName, undo: bool, force: bool) -> Result<Reply, Refusal> {
         let known = self.members.get(node).is_some() || self.book.draining.contains(node);
         if !known {
             let message = format!("no node {node} ever came: `spotmux nodes` lists all");
@@ -137,16 +151,16 @@ impl Coordinator {
         if self.book.draining.contains(node) != undo {
             return Ok(Reply::Done);
         }
-        if !undo && self.book.layout.place_of(node).is_some() {
-            let mut snapshot = self.snapshot();
-            snapshot.nodes.remove(node);
-            if let Err(why) = place(&snapshot, &self.book.layout.seats()) {
-                let message = format!("without {node} there is no plan: {why}");
-                return Err(refusal(RefusalCode::NoCapacity, message));
-            }
+        if !undo && !force {
+            self.can_spare(node)?;
         }
-        let node = node.clone();
-        self.record(Change::DrainAsked { node, undo });
+        let seat = |m: &Move| m.goal().seats(node);
+        let aimed_at = !undo && self.moving.as_ref().is_some_and(seat);
+        let name = node.clone();
+        self.record(Change::DrainAsked { node: name, undo });
+        if aimed_at {
+            self.step_move(Event::CallOff(format!("{node} shall be empty")));
+        }
         Ok(Reply::Done)
     }
 

@@ -59,11 +59,11 @@ impl Coordinator {
     pub(super) fn tell_sharing(&mut self, id: JobId) {
         let job = self.book.ledger.get(id);
         let Some(reason) = job.and_then(|job| self.shared_by_fewer(job)) else {
-            self.told_sharing.remove(&id);
+            self.notes.told_sharing.remove(&id);
             return;
         };
-        if self.told_sharing.get(&id) != Some(&reason) {
-            self.told_sharing.insert(id, reason.clone());
+        if self.notes.told_sharing.get(&id) != Some(&reason) {
+            self.notes.told_sharing.insert(id, reason.clone());
             self.record(Change::SharedByFewer { job: id, reason });
         }
     }

@@ -1,6 +1,8 @@
 //! The whole machine, driven by hand.
 
+mod arranging;
 mod desk;
+mod drains;
 mod hangs;
 mod leaving;
 mod losses;
@@ -308,22 +310,18 @@ fn draining_the_last_node_is_refused_with_the_reason() {
     let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
     desk.come("a", 1, None);
     desk.settle(&["a"]);
-    let ask = |desk: &mut Desk, node: &str| {
-        let node = name(node);
-        desk.ask(Request::Drain { node, undo: false })
-    };
-    let Reply::Refused(refusal) = ask(&mut desk, "a") else {
+    let Reply::Refused(refusal) = desk.drain("a", false) else {
         panic!("where should its work go?");
     };
     assert_eq!(refusal.code, RefusalCode::NoCapacity);
     assert!(
         refusal
             .message
-            .starts_with("without a there is no plan: plan.stages = 1"),
+            .starts_with("without a 0 of 1 replicas have a place: plan.stages = 1"),
         "{refusal}"
     );
     desk.come("b", 1, None);
-    assert_eq!(ask(&mut desk, "a"), Reply::Done);
+    assert_eq!(desk.drain("a", false), Reply::Done);
     let Reply::Nodes(nodes) = desk.ask(Request::Nodes) else {
         panic!("nodes are answered by nodes");
     };

@@ -24,6 +24,7 @@ impl Coordinator {
                 .layout
                 .plan(|replica| self.book.ledger.on(replica), self.sharing()),
             moving: moving.map(|moving| (moving.goal().epoch, moving.progress())),
+            lack: self.lack_told(),
             model: backbone.name.clone(),
             layers: backbone.weights.layers.len() as u32,
             jobs: self.book.ledger.count(),
@@ -66,7 +67,7 @@ impl Coordinator {
         if !self.book.layout.replicas.is_empty() {
             return None;
         }
-        let message = match &self.lack {
+        let message = match self.lack_told() {
             Some(why) => format!("it waits for nodes: {why}"),
             None => {
                 let here = self.members.nodes().filter(|(_, node)| node.link.is_some());

@@ -15,7 +15,7 @@ pub enum Submitted {
     /// The same job is here already.
     Known(JobId),
     /// A new one.
-    New(JobId, Change),
+    New(JobId, Box<Accepted>),
 }
 
 fn refuse<T>(code: RefusalCode, message: String) -> Result<T, Refusal> {
@@ -23,10 +23,11 @@ fn refuse<T>(code: RefusalCode, message: String) -> Result<T, Refusal> {
 }
 
 impl Ledger {
-    /// Accepts a job once.
+    /// Accepts a job once. A job that ended gives its name to other content, and one that was cancelled to any: artifacts
+    /// are kept by id.
     ///
     /// # Errors
-    /// `Invalid` when the specification does not hold, `Conflict` when another content has its name, `Busy` when
+    /// `Invalid` when the specification does not hold, `Conflict` when a job that has not ended has its name, `Busy` when
     /// `most` jobs have not ended.
     pub fn submit(
         &self,
@@ -47,17 +48,21 @@ impl Ledger {
             message: format!("the specification cannot be written again: {error}"),
         })?;
         if let Some(there) = self.names.get(&name).and_then(|id| self.jobs.get(id)) {
-            if there.spec == written && there.submission.files == submission.files {
+            let same = there.spec == written && there.submission.files == submission.files;
+            // The same again may be a client that did not hear the answer: it is no other job, unless its owner ended it.
+            if same && there.state != JobState::Cancelled {
                 return Ok(Submitted::Known(there.id));
             }
-            return refuse(
-                RefusalCode::Conflict,
-                format!(
-                    "job {name} is here already as {} with another specification or other files: give the new one \
-                     another name",
-                    there.id
-                ),
-            );
+            if !there.state.is_final() {
+                return refuse(
+                    RefusalCode::Conflict,
+                    format!(
+                        "job {name} is here already as {}, {}, with another specification or other files: give the new \
+                         one another name, or cancel that one first (spotmux cancel {})",
+                        there.id, there.state, there.id
+                    ),
+                );
+            }
         }
         if self.live() >= most as usize {
             return refuse(
@@ -79,8 +84,9 @@ impl Ledger {
             submission,
             trace: trace.into(),
             replicas: spec.replicas,
+            served_from: 0,
         });
-        Ok(Submitted::New(job, Change::Submitted { job, accepted }))
+        Ok(Submitted::New(job, accepted))
     }
 
     /// Halts a job.

@@ -10,6 +10,7 @@ use shared::wire::order::JobOrder;
 use shared::wire::request::Submission;
 use shared::wire::view::JobView;
 
+use super::account::{self, Waiting};
 use crate::record::{Accepted, Inputs};
 
 /// A job as the ledger keeps it.
@@ -34,6 +35,15 @@ pub struct Job {
     /// Most replicas that share its steps.
     #[serde(default = "crate::record::one")]
     pub replicas: u32,
+    /// Whose it is; absent in snapshots of before, until a leadership begins.
+    #[serde(default)]
+    pub(super) tenant: Option<String>,
+    /// Tokens charged to its tenant.
+    #[serde(default)]
+    pub(super) charged: u64,
+    /// For how long it has waited for a place.
+    #[serde(default)]
+    pub waiting: Waiting,
     /// Once its files were read.
     pub inputs: Option<Inputs>,
     /// The replica that it is given to.
@@ -44,6 +54,9 @@ pub struct Job {
     pub admitted: bool,
     /// Whether it was taken off its placement and did not yet go on.
     pub displaced: bool,
+    /// Whether that was by a loss, and not by a move that was planned.
+    #[serde(default)]
+    pub lost: bool,
     /// Whether its replica is broken: what is still told of it is progress, but it does not run.
     pub stalled: bool,
     /// Whether it took a step in this placement.
@@ -70,8 +83,11 @@ pub struct Job {
     pub last_eval: Option<(f64, u64)>,
     /// Of the last step.
     pub learning_rate: Option<f64>,
-    /// How often it went on after a loss or move.
+    /// How often it went on after a loss.
     pub recoveries: u32,
+    /// How often it went on after a move that was planned.
+    #[serde(default)]
+    pub moves: u32,
     /// Key, sha256 and size of its adapter's files.
     pub files: Vec<(String, String, Bytes)>,
     /// When it was submitted.
@@ -94,11 +110,15 @@ impl Job {
             submission: accepted.submission.clone(),
             trace: accepted.trace.clone(),
             replicas: accepted.replicas,
+            tenant: Some(account::tenant(&accepted.spec)),
+            charged: 0,
+            waiting: Waiting::default(),
             inputs: None,
             replica: None,
             last_replica: None,
             admitted: false,
             displaced: false,
+            lost: false,
             stalled: false,
             stepped: false,
             shunned: BTreeSet::new(),
@@ -113,6 +133,7 @@ impl Job {
             last_eval: None,
             learning_rate: None,
             recoveries: 0,
+            moves: 0,
             files: Vec::new(),
             submitted: at,
             started: None,
@@ -136,6 +157,39 @@ impl Job {
             trace: self.trace.clone(),
             replicas,
         })
+    }
+
+    /// Whose it is; empty where its owner named nobody.
+    #[must_use]
+    pub fn tenant(&self) -> &str {
+        self.tenant.as_deref().unwrap_or_default()
+    }
+
+    /// It was trained on so many tokens by now: how many more than were charged. What is taken again was charged before.
+    pub(super) fn charge(&mut self, tokens: u64) -> u64 {
+        let gained = tokens.saturating_sub(self.charged);
+        self.charged = self.charged.max(tokens);
+        gained
+    }
+
+    /// One of a snapshot of before: what is to be charged for it.
+    pub(super) fn adopt(&mut self) -> Option<u64> {
+        if self.tenant.is_some() {
+            return None;
+        }
+        self.tenant = Some(account::tenant(&self.spec));
+        Some(self.charge(self.tokens))
+    }
+
+    /// Whether it waits for a place.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.state == JobState::Queued && self.inputs.is_some()
+    }
+
+    pub(super) fn note_waiting(&mut self, at: Micros) {
+        let waits = self.waits();
+        self.waiting.note(waits, at);
     }
 
     pub(super) fn place(&mut self, replica: u32) {
@@ -166,6 +220,7 @@ impl Job {
 
     /// Its replica broke: it waits there for a plan that mends it.
     pub(super) fn stall(&mut self, at: Micros) {
+        self.lost |= self.admitted;
         self.displace(true, at);
         self.stalled = self.replica.is_some();
     }
@@ -230,11 +285,13 @@ impl Job {
             replica: self.replica,
             queue_position: None,
             recoveries: self.recoveries,
+            moves: self.moves,
             submitted: self.submitted,
             started: self.started,
             ended: self.ended,
             spec: self.spec.clone(),
             trace: self.trace.clone(),
+            tempo: None,
         }
     }
 }

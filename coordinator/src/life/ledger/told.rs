@@ -31,6 +31,7 @@ impl Job {
                     self.first_loss.get_or_insert(*loss);
                     self.started.get_or_insert(at);
                     self.stepped = true;
+                    self.waiting.served();
                     self.runs();
                 }
             }
@@ -81,15 +82,19 @@ impl Job {
         if self.stalled {
             // A late word of a replica that broke since: it was there, and is to go on elsewhere.
             self.displaced = true;
+            self.lost = true;
             if self.state == JobState::Provisioning {
                 self.state = JobState::Recovering;
             }
             return;
         }
-        if self.displaced {
-            self.recoveries += 1;
+        match (self.displaced, self.lost) {
+            (true, true) => self.recoveries += 1,
+            (true, false) => self.moves += 1,
+            (false, _) => {}
         }
         self.displaced = false;
+        self.lost = false;
         self.admitted = true;
         self.refusals = 0;
         if self.state == JobState::Recovering {

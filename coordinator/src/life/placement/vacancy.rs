@@ -100,9 +100,15 @@ pub(super) fn grow(snapshot: &Snapshot<'_>, seats: &mut Seats) -> Result<(), NoP
             Stages::AllNodes => free.len().div_ceil(missing).clamp(1, layers.max(1)),
         };
         if free.len() < take {
-            return Err(NoPlace::TooFewNodes {
-                needed: take as u32,
-                here: free.len() as u32,
+            let (needed, here) = (take as u32, free.len() as u32);
+            return Err(match seats.len() as u32 {
+                0 => NoPlace::TooFewNodes { needed, here },
+                standing => NoPlace::TooFewSpare {
+                    standing,
+                    wanted: snapshot.replicas,
+                    needed,
+                    here,
+                },
             });
         }
         let mut nodes = free[..take].to_vec();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use shared::model::ModelShape;
 
 use super::Both;
-use crate::plan::curve::Curve;
+use crate::plan::curve::{Curve, LARGEST};
 use crate::plan::profile::roofline::Work;
 use crate::plan::profile::{BadProfile, Profile, Weights};
 
@@ -32,6 +32,7 @@ pub(super) fn by_tokens(stream: &Curve, bytes_per_token: u64) -> Curve {
     let mut sizes: Vec<u64> = stream.sizes().map(|size| size.div_ceil(bytes)).collect();
     sizes.push(1);
     sizes.push(sizes.iter().max().map_or(2, |last| last * 2));
+    sizes.retain(|size| *size <= LARGEST);
     sizes.sort_unstable();
     sizes.dedup();
     let points: Vec<(u64, u64)> = sizes

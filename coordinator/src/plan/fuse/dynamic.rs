@@ -62,11 +62,12 @@ fn cheapest(
                 }
             };
             if unpaid < NEVER {
-                offer(0, unpaid + cost, false);
-                offer(1, unpaid + cost + timing.drain, false);
+                let cost = unpaid.saturating_add(cost);
+                offer(0, cost, false);
+                offer(1, cost.saturating_add(timing.drain), false);
             }
             if paid < NEVER {
-                offer(1, paid + cost, true);
+                offer(1, paid.saturating_add(cost), true);
             }
         }
     }
@@ -116,7 +117,7 @@ pub(super) fn partition(
 /// when its warm-up is at most w too, it is as good, else the next bound is still at least w. Sums grow as the bound
 /// falls, and no partition has a smaller warm-up than the largest job alone: that ends it.
 fn bounded(fusion: &Fusion<'_>, runs: &Runs) -> Option<(u64, Vec<usize>)> {
-    let charge = |timing: &Timing| fusion.micro_batches * timing.beat;
+    let charge = |timing: &Timing| fusion.micro_batches.saturating_mul(timing.beat);
     let warm = |ends: &[usize]| {
         let firsts = std::iter::once(0).chain(ends.iter().copied());
         let of = |(first, end): (usize, &usize)| runs.0[first][end - first - 1].warm;

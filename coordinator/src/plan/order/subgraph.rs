@@ -58,11 +58,14 @@ fn depths(graph: &Graph) -> Vec<usize> {
 fn ways(graph: &Graph) -> Vec<u64> {
     let mut ways: Vec<u64> = graph
         .iter()
-        .map(|node| node.compute + node.transfer)
+        .map(|node| node.compute.saturating_add(node.transfer))
         .collect();
     for number in (0..graph.len()).rev() {
         for before in &graph[number].after {
-            let through = ways[number] + graph[*before].compute + graph[*before].transfer;
+            let own = graph[*before]
+                .compute
+                .saturating_add(graph[*before].transfer);
+            let through = ways[number].saturating_add(own);
             ways[*before] = ways[*before].max(through);
         }
     }
@@ -118,10 +121,10 @@ pub fn timed(graphs: &[Graph], order: &[(usize, usize)]) -> Schedule {
         let node = &graphs[graph][number];
         let inputs = node.after.iter().map(|before| ended[graph][*before]);
         let begin = inputs.max().unwrap_or(0).max(device);
-        device = begin + node.compute;
+        device = begin.saturating_add(node.compute);
         let mut end = device;
         if node.transfer > 0 {
-            link = link.max(device) + node.transfer;
+            link = link.max(device).saturating_add(node.transfer);
             end = link;
         }
         ended[graph][number] = end;

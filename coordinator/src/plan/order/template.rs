@@ -142,6 +142,14 @@ pub fn template(
     template
 }
 
+/// The same order with other times.
+#[must_use]
+pub fn retimed(units: &[Unit], order: &Template) -> Template {
+    let mut template = order.clone();
+    (template.latency, template.idle_last) = latency(units, &template);
+    template
+}
+
 fn before(
     units: &[Unit],
     template: &Template,
@@ -198,7 +206,7 @@ fn latency(units: &[Unit], template: &Template) -> (u64, u64) {
                         let ready = match stage.checked_sub(1) {
                             None => Some(0),
                             Some(above) if forward[above][unit] > 0 => {
-                                Some(forward[above][unit] + of.transfers[above])
+                                Some(forward[above][unit].saturating_add(of.transfers[above]))
                             }
                             Some(_) => None,
                         };
@@ -209,7 +217,7 @@ fn latency(units: &[Unit], template: &Template) -> (u64, u64) {
                         let ready = if stage + 1 == stages {
                             Some(forward[stage][unit])
                         } else if backward[stage + 1][unit] > 0 {
-                            Some(backward[stage + 1][unit] + of.transfers[stage])
+                            Some(backward[stage + 1][unit].saturating_add(of.transfers[stage]))
                         } else {
                             None
                         };
@@ -221,10 +229,10 @@ fn latency(units: &[Unit], template: &Template) -> (u64, u64) {
                 };
                 let begin = ready.max(free[stage]);
                 if stage + 1 == stages && started {
-                    idle += begin - free[stage];
+                    idle = u64::saturating_add(idle, begin - free[stage]);
                 }
                 started |= stage + 1 == stages;
-                free[stage] = begin + time;
+                free[stage] = begin.saturating_add(time);
                 match *step {
                     Step::Forward(unit) => forward[stage][unit] = free[stage],
                     Step::Backward(unit) => backward[stage][unit] = free[stage],
@@ -254,10 +262,19 @@ pub fn closed_form(units: &[Unit], buckets: &[usize], micro_batches: u64) -> u64
         let sums = buckets
             .iter()
             .map(|bucket| units[*bucket].times[stage].sum());
-        let work = micro_batches * sums.sum::<u64>();
-        longest = longest.max(warm + work + drain);
-        warm += units[*first].times[stage].forward + units[*first].transfers[stage];
-        drain += units[*last].times[stage].backward + units[*last].transfers[stage];
+        let work = micro_batches.saturating_mul(sums.fold(0, u64::saturating_add));
+        longest = longest.max(work.saturating_add(warm).saturating_add(drain));
+        let (begin, end) = (&units[*first], &units[*last]);
+        for (sum, time, way) in [
+            (
+                &mut warm,
+                begin.times[stage].forward,
+                begin.transfers[stage],
+            ),
+            (&mut drain, end.times[stage].backward, end.transfers[stage]),
+        ] {
+            *sum = sum.saturating_add(time).saturating_add(way);
+        }
     }
     longest
 }

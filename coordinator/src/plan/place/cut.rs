@@ -84,7 +84,7 @@ impl Weighing {
                     .saturating_add(resident)
                     .saturating_add(workspace)
                     .saturating_add(sizes.buffers(rows))
-                    .saturating_add(depth * sizes.under_way(rows, mix.kept, blocks))
+                    .saturating_add(depth.saturating_mul(sizes.under_way(rows, mix.kept, blocks)))
             };
             let fits = |blocks: u64| needs(blocks) <= machine.memory.0;
             // Needs grow with blocks: the last that fits.
@@ -110,7 +110,7 @@ impl Weighing {
     fn beside(&self, kind: usize, at: usize, stages: usize) -> u64 {
         let embedding = if at == 0 { self.embedding[kind] } else { 0 };
         let head = if at + 1 == stages { self.head[kind] } else { 0 };
-        embedding + head
+        embedding.saturating_add(head)
     }
 }
 
@@ -136,7 +136,8 @@ pub(super) fn cut(
     }
     let time = |at: usize, blocks: u64| {
         let kind = kinds[at];
-        blocks * weighing.block[kind] + weighing.beside(kind, at, stages)
+        let time = blocks.saturating_mul(weighing.block[kind]);
+        time.saturating_add(weighing.beside(kind, at, stages))
     };
     // Blocks that a stage can do within a time, at least the one it must have.
     let within = |at: usize, limit: u64| {

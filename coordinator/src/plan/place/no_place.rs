@@ -5,6 +5,7 @@ use shared::units::Bytes;
 use thiserror::Error;
 
 use super::Fleet;
+use crate::plan::bounds::OutOfBounds;
 use crate::plan::profile::BadProfile;
 use crate::plan::snapshot::{BLOCK, Snapshot};
 
@@ -24,18 +25,35 @@ pub enum NoPlace {
     /// A profile lacks something.
     #[error(transparent)]
     Profile(#[from] BadProfile),
+    /// A number that no machine, model or job has.
+    #[error(transparent)]
+    Bounds(#[from] OutOfBounds),
     /// No node.
     #[error("no node can have work: start one, or undo a drain")]
     NoNode,
     /// More stages than blocks or nodes.
     #[error(
-        "{stages} stages were asked for, and there are {blocks} blocks and {nodes} nodes: lower it"
+        "{stages} stages were asked for, and there are {blocks} blocks and {nodes} nodes: ask for 1 to {}",
+        blocks.min(nodes)
     )]
     TooManyStages {
         /// Asked for.
         stages: u32,
         /// Of the backbone.
         blocks: usize,
+        /// That may have work.
+        nodes: usize,
+    },
+    /// More replicas than nodes.
+    #[error(
+        "{replicas} replicas of {stages} stage(s) or more were asked for, and there are {nodes} nodes: ask for 1 to {}",
+        nodes / (*stages).max(1)
+    )]
+    TooManyReplicas {
+        /// Asked for.
+        replicas: u32,
+        /// The fewest that a replica has.
+        stages: usize,
         /// That may have work.
         nodes: usize,
     },
@@ -62,12 +80,14 @@ pub(super) fn too_big(snapshot: &Snapshot, fleet: &Fleet) -> NoPlace {
     let sizes = &fleet.sizes[0];
     let backbone = sizes.backbone(snapshot.model.layers as u64, true, true);
     let nodes = snapshot.nodes.len();
-    let workspace = fleet.devices[0].profile().workspace_bytes * nodes as u64;
-    let pass = sizes.under_way(BLOCK, 0, snapshot.model.layers as u64)
-        + sizes.buffers(BLOCK) * nodes as u64;
+    let each = fleet.devices[0].profile().workspace_bytes;
+    let workspace = each.saturating_mul(nodes as u64);
+    let pass = sizes
+        .under_way(BLOCK, 0, snapshot.model.layers as u64)
+        .saturating_add(sizes.buffers(BLOCK).saturating_mul(nodes as u64));
     NoPlace::TooBig {
         backbone: Bytes(backbone),
-        needed: Bytes(backbone + workspace + pass),
+        needed: Bytes(backbone.saturating_add(workspace).saturating_add(pass)),
         nodes,
         offered: Bytes(snapshot.nodes.values().map(|node| node.memory.0).sum()),
     }

@@ -117,6 +117,11 @@ fn too_many_stages_are_refused() {
         placed(&problem, &[]),
         Err(NoPlace::TooManyStages { .. })
     ));
+    for (replicas, stages) in [(0, None), (3, None), (2, Some(2)), (100_000, None)] {
+        (problem.options.replicas, problem.options.stages) = (Some(replicas), stages);
+        let said = placed(&problem, &[]).expect_err("two nodes").to_string();
+        assert!(said.contains("ask for 1 to"), "{said}");
+    }
     problem.profiles.clear();
     assert!(matches!(
         placed(&problem, &[]),

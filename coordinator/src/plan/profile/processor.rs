@@ -8,6 +8,7 @@
 //! **Never measured.** Conservative figures of a core: 16 GFLOP/s in 32 bits (a quarter of an AVX2 core of 2 GHz), 4 GB/s
 //! of memory, 20 us to begin a kernel; a link of 1 GB/s and 200 us.
 
+use super::super::bounds;
 use super::{Compute, FORMAT, Link, Origin, Profile, Reconfiguration, Roofline, VERSION};
 
 /// Operations of a core in a second.
@@ -19,10 +20,16 @@ const LAUNCH: u64 = 20_000;
 /// What program and libraries take.
 const WORKSPACE: u64 = 64 << 20;
 
+/// Threads as a node says them, brought to what can be.
+fn within(threads: u32) -> u32 {
+    let most = u32::try_from(bounds::THREADS.most).unwrap_or(u32::MAX);
+    threads.clamp(1, most)
+}
+
 /// The name of the profile of a processor with so many threads.
 #[must_use]
 pub fn name(device: &str, threads: u32) -> String {
-    format!("{device} x{}", threads.max(1))
+    format!("{device} x{}", within(threads))
 }
 
 /// A name taken apart again: the device, and its threads where it says so.
@@ -38,7 +45,7 @@ pub fn parts(name: &str) -> (&str, Option<u32>) {
 /// Conservative figures of a processor that was never measured; `memory` is what it offers.
 #[must_use]
 pub fn unmeasured(device: &str, threads: u32, memory: u64) -> Profile {
-    let threads = threads.max(1);
+    let threads = within(threads);
     Profile {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -46,7 +53,7 @@ pub fn unmeasured(device: &str, threads: u32, memory: u64) -> Profile {
         compute: Compute::F32,
         origin: Origin::Computed,
         note: "conservative figures of a core; `spotmux profile` measures".into(),
-        memory_bytes: memory.max(WORKSPACE + 1),
+        memory_bytes: bounds::MEMORY.nearest(memory).max(WORKSPACE + 1),
         workspace_bytes: WORKSPACE,
         roofline: Some(Roofline {
             flops_per_second: FLOPS * u64::from(threads),
@@ -79,7 +86,7 @@ impl Profile {
         let (device, Some(measured)) = parts(&self.device) else {
             return self.clone();
         };
-        let threads = threads.max(1);
+        let threads = within(threads);
         if measured == threads {
             return self.clone();
         }

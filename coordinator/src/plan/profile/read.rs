@@ -6,6 +6,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{FORMAT, Profile, VERSION};
+use crate::plan::bounds::{self, Bound};
 use crate::plan::curve::{BadCurve, Curve, LARGEST, Points};
 
 /// Why a text is not a profile, or why a profile does not tell what was asked.
@@ -104,21 +105,33 @@ impl Profile {
         if self.device.is_empty() {
             return Err(wrong("device", "is empty: name it as the nodes do"));
         }
-        positive("memory_bytes", self.memory_bytes)?;
+        within("memory_bytes", self.memory_bytes, bounds::MEMORY)?;
         if self.workspace_bytes >= self.memory_bytes {
             let reason = format!("{} leaves nothing of memory_bytes", self.workspace_bytes);
             return Err(wrong("workspace_bytes", &reason));
         }
-        positive(
-            "reconfiguration.load_bytes_per_second",
-            self.reconfiguration.load_bytes_per_second,
-        )?;
+        let change = &self.reconfiguration;
+        let rate = change.load_bytes_per_second;
+        within("reconfiguration.load_bytes_per_second", rate, bounds::RATE)?;
+        for (key, nanos) in [
+            ("reconfiguration.attach_nanos", change.attach_nanos),
+            ("reconfiguration.switch_nanos", change.switch_nanos),
+        ] {
+            within(key, nanos, bounds::NANOS)?;
+        }
         self.check_roofline()?;
         self.check_tables()?;
         for (index, link) in self.links.iter().enumerate() {
-            positive(
+            let (rate, latency) = (link.bytes_per_second, link.latency_nanos);
+            within(
                 &format!("links[{index}].bytes_per_second"),
-                link.bytes_per_second,
+                rate,
+                bounds::RATE,
+            )?;
+            within(
+                &format!("links[{index}].latency_nanos"),
+                latency,
+                bounds::NANOS,
             )?;
         }
         Ok(())
@@ -128,8 +141,11 @@ impl Profile {
         let Some(roofline) = self.roofline else {
             return Ok(());
         };
-        positive("roofline.flops_per_second", roofline.flops_per_second)?;
-        positive("roofline.bytes_per_second", roofline.bytes_per_second)?;
+        let (flops, bytes) = (roofline.flops_per_second, roofline.bytes_per_second);
+        within("roofline.flops_per_second", flops, bounds::RATE)?;
+        within("roofline.bytes_per_second", bytes, bounds::RATE)?;
+        let launch = roofline.launch_nanos;
+        within("roofline.launch_nanos", launch, bounds::NANOS)?;
         for (key, permille) in [
             ("roofline.compute_permille", roofline.compute_permille),
             ("roofline.memory_permille", roofline.memory_permille),
@@ -175,7 +191,7 @@ impl Profile {
         }
         for (index, adapter) in self.adapters.iter().enumerate() {
             let key = format!("adapters[{index}]");
-            positive(&format!("{key}.width"), adapter.width)?;
+            within(&format!("{key}.width"), adapter.width, bounds::WIDTH)?;
             curve(&format!("{key}.forward"), &adapter.forward)?;
             curve(&format!("{key}.backward"), &adapter.backward)?;
             curve(&format!("{key}.utilisation"), &adapter.utilisation)?;
@@ -201,11 +217,15 @@ fn wrong(key: &str, reason: &str) -> BadProfile {
 }
 
 fn positive(key: &str, number: u64) -> Result<(), BadProfile> {
-    if (1..=LARGEST).contains(&number) {
-        return Ok(());
-    }
-    let reason = format!("{number} is not within 1 and {LARGEST}: is the unit right?");
-    Err(wrong(key, &reason))
+    within(key, number, Bound::new("", 1, LARGEST))
+}
+
+fn within(key: &str, number: u64, bound: Bound) -> Result<(), BadProfile> {
+    bound.check(number).map(drop).map_err(|_| {
+        let (least, most) = (bound.least, bound.most);
+        let reason = format!("{number} is not within {least} and {most}: is the unit right?");
+        wrong(key, &reason)
+    })
 }
 
 fn curve(key: &str, points: &Points) -> Result<(), BadProfile> {

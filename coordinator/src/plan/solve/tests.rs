@@ -5,7 +5,7 @@ use super::*;
 use crate::plan::adapter::Adapter;
 use crate::plan::profile::{Peak, Profile, Weights};
 use crate::plan::quote::{quote, quote_new};
-use crate::plan::snapshot::{Machine, Tenant};
+use crate::plan::snapshot::{Machine, Saturation, Tenant};
 use crate::plan::testing::{llama_7b, llama_70b, snapshot, task, workload_b};
 
 fn solved(problem: &Snapshot) -> (Plan, Explanation) {
@@ -16,7 +16,7 @@ fn solved(problem: &Snapshot) -> (Plan, Explanation) {
 fn jobs_of_one_backbone_share_it_and_the_levels_are_told() {
     let mut problem = snapshot(llama_7b(), &Peak::A40, 4, workload_b());
     problem.options.stages = Some(4);
-    problem.options.saturation_permille = 0;
+    problem.options.saturation = Saturation::Off;
     let (plan, why) = solved(&problem);
     assert_eq!(plan.replicas[&0].jobs.len(), 8);
     let said = &why.replicas[&0];
@@ -120,7 +120,7 @@ fn jobs_beyond_memory_and_saturation_wait_with_an_estimate() {
     // Adapters of 1 GiB each with moments: some fit.
     let jobs = vec![task(400, &[256; 16]); 24];
     let mut problem = snapshot(llama_7b(), &Peak::A40, 1, jobs);
-    problem.options.saturation_permille = 0;
+    problem.options.saturation = Saturation::Off;
     let (plan, _) = solved(&problem);
     let trains = plan.replicas[&0].jobs.len();
     assert!(trains > 1 && trains < 24, "{trains}");
@@ -132,7 +132,7 @@ fn jobs_beyond_memory_and_saturation_wait_with_an_estimate() {
     // Large steps saturate a device: most of them wait although memory suffices.
     let jobs = vec![task(8, &[512; 32]); 12];
     let mut problem = snapshot(llama_7b(), &Peak::A40, 1, jobs);
-    problem.options.saturation_permille = 20;
+    problem.options.saturation = Saturation::Growth { permille: 20 };
     let (plan, why) = solved(&problem);
     assert!(plan.replicas[&0].jobs.len() < 12, "{}", why.text());
     assert!(
@@ -148,7 +148,7 @@ fn a_bound_on_added_latency_is_kept() {
     jobs[0].max_added_latency = Some(500);
     jobs.extend(vec![task(8, &[512; 8]); 6]);
     let mut problem = snapshot(llama_7b(), &Peak::A40, 1, jobs);
-    problem.options.saturation_permille = 0;
+    problem.options.saturation = Saturation::Off;
     let (plan, _) = solved(&problem);
     let bounded = quote(&problem, &plan, JobId(1))
         .expect("profiles are here")
@@ -193,7 +193,19 @@ fn a_quote_has_a_range_and_a_chance() {
         "{even}"
     );
     assert!(even.earliest < even.expected && even.expected < even.latest);
-    assert!(even.least < even.cost && even.cost < even.most && even.cost > MicroUsd(0));
+    let cost = even.cost.expect("nodes have a price");
+    assert!(cost.least < cost.expected && cost.expected < cost.most && cost.least > MicroUsd(0));
+    for machine in problem.nodes.values_mut() {
+        machine.price = MicroUsd(0);
+    }
+    let unknown = quote_new(&problem, None, task(16, &[256; 4]))
+        .expect("there is a plan")
+        .expect("it fits");
+    assert_eq!(unknown.cost, None);
+    assert!(
+        unknown.to_string().contains("no price is known"),
+        "{unknown}"
+    );
     assert!(even.slowdown_permille >= 1000);
 }
 

@@ -93,7 +93,7 @@ impl Office {
             base: "tiny".into(),
             shape,
             clock: Arc::new(move || Micros(time.load(Ordering::Acquire))),
-            traces: Traces::new(NodeName::new("n1").unwrap(), 1),
+            traces: Traces::new(NodeName::new("n1").unwrap(), 1, Arc::new(|| Micros(0))),
             meters: Meters::new(Micros(0)),
             report: Arc::new(move |event| match event {
                 Event::Job(_, _, _, notice) => heard.lock().unwrap().push_back(notice),

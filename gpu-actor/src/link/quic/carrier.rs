@@ -16,6 +16,7 @@ use shared::wire::opening::LinkOpening;
 use thiserror::Error;
 use tokio::sync::{Notify, mpsc};
 
+use super::super::transit::Transits;
 use super::super::word::Word;
 use super::super::{Chunk, ChunkHeader, Direction, LinkError, Parcel};
 use super::inbox::Inbox;
@@ -87,6 +88,8 @@ pub(super) struct Shared {
     pub(super) under_way: AtomicUsize,
     pub(super) pool: Arc<Pool>,
     pub(super) opening: LinkOpening,
+    /// What was on its way.
+    pub(super) transits: Transits,
     /// The stage let go of the link.
     pub(super) dropped: Notify,
 }
@@ -138,9 +141,18 @@ async fn write(
             sender.finish();
             return Ok(sender.delivered().await?);
         };
+        let header = match &out {
+            Out::Parcel(Parcel::Chunk(chunk)) => Some(chunk.header),
+            _ => None,
+        };
+        let start = header.and_then(|_| shared.transits.now());
         queue(shared, sender, out)?;
         match sender.flush().await {
-            Ok(()) => {}
+            Ok(()) => {
+                if let Some(header) = header {
+                    shared.transits.note(header, false, start);
+                }
+            }
             Err(NetError::GivenUp { code }) => return let_go(shared, sender, Some(code)),
             Err(error) => return Err(error.into()),
         }
@@ -259,7 +271,9 @@ async fn frame_in(shared: &Shared, receiver: &mut Receiver) -> Result<bool, Carr
         }
         FrameKind::Credit => credit_in(shared, receiver, head.bytes).await?,
         FrameKind::Chunk => {
+            let start = shared.transits.now();
             let chunk = chunk_in(shared, receiver, head.bytes).await?;
+            shared.transits.note(chunk.header, true, start);
             let credits = shared.opening.credits as usize;
             if shared.inbox.put(Parcel::Chunk(chunk)) > credits {
                 let what = "sent more chunks";

@@ -27,6 +27,7 @@ use tokio::sync::mpsc;
 
 use super::{QuicLink, over};
 use crate::link::bell::Bell;
+use crate::link::transit::Transits;
 use crate::link::{Chunk, ChunkHeader, ChunkLink, Direction, LinkError, Parcel};
 
 /// Chunks under way, each way, as between stages.
@@ -210,7 +211,7 @@ impl Gauge {
             let [ours, theirs] = pair.streams(opening)?;
             let ends = [ours, theirs].map(|stream| {
                 let bell = Bell::default();
-                let (link, carrier) = over(stream, opening, bell.clone());
+                let (link, carrier) = over(stream, opening, bell.clone(), Transits::default());
                 pair.runtime.spawn(carrier);
                 End { link, bell }
             });

@@ -131,7 +131,7 @@ impl Neighbours {
 
     fn end(&self, stream: Stream, opening: LinkOpening) -> (QuicLink, Bell) {
         let bell = Bell::default();
-        let (link, carrier) = over(stream, opening, bell.clone());
+        let (link, carrier) = over(stream, opening, bell.clone(), Transits::default());
         self.runtime.spawn(carrier);
         (link, bell)
     }

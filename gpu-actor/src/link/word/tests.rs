@@ -93,7 +93,7 @@ fn across() -> [Word; 6] {
             job: job.clone(),
             ticket: 3,
             pass: plan.pass,
-            batch: plan.batch,
+            chain: vec![plan.batch],
             goal: plan.goals.first().copied(),
         })),
         Word::Found {

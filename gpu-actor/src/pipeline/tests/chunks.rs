@@ -69,56 +69,10 @@ proptest! {
             let (forward, backward) = numbers(&work);
             prop_assert_eq!(&forward, &(0..plan.len() as u64).collect::<Vec<_>>(), "PI-1");
             prop_assert_eq!(&backward, &returns(&plan), "PI-1, PI-6");
-            holds(&plan, &work, stages - stage, budget)?;
+            holds_invariants(&plan, &work, stages - stage, budget)?;
             prop_assert_eq!(world.stages[stage].held_bytes(), 0);
         }
     }
-}
-
-/// PI-2 to PI-6 over the work of one stage.
-fn holds(
-    plan: &[MicroBatch],
-    work: &[Work],
-    warm_up: usize,
-    budget: u64,
-) -> Result<(), TestCaseError> {
-    let (mut held, mut steps) = (BTreeSet::new(), [0; SLOTS]);
-    for work in work {
-        match *work {
-            Work::Forward(number) => {
-                let micro_batch = &plan[number as usize];
-                for share in &micro_batch.shares {
-                    prop_assert_eq!(share.step, steps[share.slot], "PI-4");
-                }
-                if micro_batch.trains {
-                    held.insert(number);
-                }
-                let ones = || held.iter().map(|&number: &u64| &plan[number as usize]);
-                let sequences = ones().filter(|m| !m.part.follows).count();
-                let passing = ones().map(|m| m.passing).max().unwrap_or(0);
-                let bytes = ones().map(|m| m.bytes).sum::<u64>() + passing;
-                prop_assert!(sequences <= 1 || bytes <= budget, "PI-2");
-                prop_assert!(sequences <= warm_up, "PI-3");
-            }
-            Work::Backward(number) => {
-                prop_assert!(held.remove(&number));
-                // What follows a chunk went, and is back.
-                let next = plan.get(number as usize + 1);
-                if next.is_some_and(|next| next.part.follows) {
-                    prop_assert!(!held.contains(&(number + 1)), "PI-6");
-                }
-            }
-            Work::Apply(slot, step) => {
-                prop_assert_eq!(step, steps[slot], "PI-5");
-                let mut open = held
-                    .iter()
-                    .flat_map(|&number| &plan[number as usize].shares);
-                prop_assert!(open.all(|share| share.slot != slot), "PI-5");
-                steps[slot] += 1;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// A sequence of m chunks fills and drains p stages as m micro-batches would that all go before any comes back: with one

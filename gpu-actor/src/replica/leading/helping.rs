@@ -5,7 +5,7 @@
 
 use super::sharing::Shared;
 use super::{Leading, Ticket, Under};
-use crate::batch::JobSlice;
+use crate::batch::Batch;
 use crate::link::word::{Assist, Attach, Pass, StepGoal, Word};
 use crate::pipeline::Slot;
 use crate::replica::error::ReplicaError;
@@ -25,21 +25,32 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// Whether rows follow those that were sent, with a goal that can be theirs.
-    fn expects(&self, pass: &Pass, slice: &JobSlice, goal: Option<&StepGoal>) -> bool {
-        let follows = match pass {
-            Pass::Train => (slice.step, slice.first_block) >= self.sent,
-            Pass::Evaluate => true,
-            Pass::Sample { .. } => false,
-        };
-        let ends = |goal: &StepGoal| {
-            *pass == Pass::Train && goal.step == slice.step && goal.shard.is_some()
-        };
-        let sound = !slice.blocks.is_empty()
-            && !slice.last
-            && !slice.closes
-            && slice.first_block < MOST_BLOCKS;
-        follows && sound && goal.is_none_or(ends)
+    /// Whether rows follow those that were sent, with a goal that can be theirs; if so, what is sent then.
+    fn expects(&self, assist: &Assist) -> Option<(u64, u64)> {
+        let trains = assist.pass == Pass::Train;
+        let mut sent = self.sent;
+        for batch in &assist.chain {
+            let [slice] = &batch.jobs[..] else {
+                return None;
+            };
+            let follows = match assist.pass {
+                Pass::Train => (slice.step, slice.first_block) >= sent,
+                Pass::Evaluate => true,
+                Pass::Sample { .. } => false,
+            };
+            let ends = |goal: &StepGoal| trains && goal.step == slice.step && goal.shard.is_some();
+            let sound = !slice.blocks.is_empty()
+                && !slice.last
+                && !slice.closes
+                && slice.first_block < MOST_BLOCKS;
+            if !follows || !sound || !assist.goal.as_ref().is_none_or(ends) {
+                return None;
+            }
+            if trains {
+                sent = (slice.step, slice.first_block + slice.blocks.len() as u64);
+            }
+        }
+        Some(sent)
     }
 }
 
@@ -102,29 +113,32 @@ impl Leading {
     }
 
     pub(super) fn assist(&mut self, home: u32, assist: Assist) -> Result<(), ReplicaError> {
-        let Assist {
-            job,
-            ticket,
-            pass,
-            mut batch,
-            goal,
-        } = assist;
         if self.leaving {
             return Ok(());
         }
-        let guest = self.guests.get_mut(&job).filter(|guest| guest.home == home);
-        let (Some(guest), [slice]) = (guest, &mut batch.jobs[..]) else {
+        let guest = self.guests.get_mut(&assist.job);
+        let Some(guest) = guest.filter(|guest| guest.home == home) else {
             return Err(self.misfit("assist", "no such job is shared"));
         };
-        // The chunks of a sequence go in together, and words come one by one: none is sent.
-        let whole = batch.cut.is_none();
-        let starts = batch.sequences.iter().all(|sequence| sequence.start == 0);
-        if !whole || !starts || !guest.expects(&pass, slice, goal.as_ref()) {
+        let begin = |batch: &Batch| {
+            let mut sequences = batch.sequences.iter();
+            batch.cut.is_some() || sequences.all(|sequence| sequence.start == 0)
+        };
+        let chain = &assist.chain;
+        let whole = Batch::is_chain(chain) && chain.iter().all(begin);
+        let Some(sent) = guest.expects(&assist).filter(|_| whole) else {
             return Err(self.misfit("assist", "these rows are not of a step that is shared"));
-        }
-        slice.slot = guest.slot;
-        if pass == Pass::Train {
-            guest.sent = (slice.step, slice.first_block + slice.blocks.len() as u64);
+        };
+        guest.sent = sent;
+        let Assist {
+            ticket,
+            pass,
+            mut chain,
+            goal,
+            ..
+        } = assist;
+        for slice in chain.iter_mut().flat_map(|batch| &mut batch.jobs) {
+            slice.slot = guest.slot;
         }
         guest.open += usize::from(goal.is_some());
         let goal = goal.map(|goal| StepGoal {
@@ -132,8 +146,7 @@ impl Leading {
             keep: false,
             ..goal
         });
-        let goals = goal.into_iter().collect();
-        self.enqueue((None, Some((home, ticket))), pass, batch, goals);
+        self.enqueue_chain((None, Some((home, ticket))), &pass, chain, goal);
         Ok(())
     }
 

@@ -62,6 +62,22 @@ impl Leading {
         self.enqueue((None, None), pass, batch, Vec::new())
     }
 
+    /// Puts a batch, or the chunks of a sequence, behind those before. A step ends with the first chunk: it comes back
+    /// last.
+    pub(super) fn enqueue_chain(
+        &mut self,
+        (turn, assists): (Option<TurnNumber>, Option<(u32, Ticket)>),
+        pass: &Pass,
+        chain: Vec<Batch>,
+        mut goal: Option<StepGoal>,
+    ) {
+        for (at, batch) in (0..).zip(chain) {
+            let assists = assists.map(|(home, ticket)| (home, ticket + at));
+            let goals = goal.take().into_iter().collect();
+            self.enqueue((turn, assists), pass.clone(), batch, goals);
+        }
+    }
+
     /// Puts a micro-batch behind those before; it gets its number when it goes in.
     pub(super) fn enqueue(
         &mut self,

@@ -4,6 +4,7 @@
 //! what these gave comes back for the loss. Gradients meet between the same stages of the replicas and take no way by here.
 
 use super::{Leading, News, Rows, Ticket};
+use crate::batch::Batch;
 use crate::link::LinkError;
 use crate::link::word::{Assist, Attach, Pass, Shard, StepGoal, Word};
 use crate::pipeline::Slot;
@@ -152,46 +153,61 @@ impl Leading {
                 (true, Some(_)) => shortest..shortest + 1,
                 (true, None) => continue,
             };
-            let budget = self.budget(lengths[run.clone()].iter().sum());
-            let batches = pack::shard(request, run, budget);
-            let last = batches.len() - 1;
-            for (at, batch) in batches.into_iter().enumerate() {
-                made += 1;
-                let goal = goal.filter(|_| at == last).map(|goal| StepGoal {
+            let size = pack::Size {
+                budget: self.budget(lengths[run.clone()].iter().sum()),
+                chunk: self.settings.chunk_tokens,
+                cut: pack::Cut::Anywhere,
+            };
+            let batches = pack::shard(request, run, size);
+            made += batches.len();
+            let mut chains = pack::chains(&batches).peekable();
+            while let Some(chain) = chains.next() {
+                let last = chains.peek().is_none();
+                let goal = goal.filter(|_| last).map(|goal| StepGoal {
                     keep: goal.keep && replica == here,
                     shard: Some(Shard { blocks, idle }),
                     ..goal
                 });
                 if replica == here {
-                    let goals = goal.into_iter().collect();
-                    self.enqueue((Some(turn), None), pass.clone(), batch, goals);
-                    continue;
+                    self.enqueue_chain((Some(turn), None), pass, chain.to_vec(), goal);
+                } else {
+                    self.ask(replica, (turn, slot, idle), pass, chain, goal)?;
                 }
-                let ticket = self.ticket;
-                self.ticket += 1;
-                let assisted = Assisted {
-                    turn,
-                    slot,
-                    rows: Rows::of(&batch.jobs[0]),
-                    replica,
-                    idle,
-                };
-                self.assisted.insert(ticket, assisted);
-                let assist = Assist {
-                    job: self
-                        .names
-                        .get(&slot)
-                        .expect("a job that trains has a name")
-                        .clone(),
-                    ticket,
-                    pass: pass.clone(),
-                    batch,
-                    goal,
-                };
-                self.station.call(replica, Word::Assist(Box::new(assist)))?;
             }
         }
         Ok(made)
+    }
+
+    /// Sends rows of a turn to another replica.
+    fn ask(
+        &mut self,
+        replica: u32,
+        (turn, slot, idle): (TurnNumber, Slot, bool),
+        pass: &Pass,
+        chain: &[Batch],
+        goal: Option<StepGoal>,
+    ) -> Result<(), ReplicaError> {
+        let ticket = self.ticket;
+        for batch in chain {
+            let assisted = Assisted {
+                turn,
+                slot,
+                rows: Rows::of(&batch.jobs[0]),
+                replica,
+                idle,
+            };
+            self.assisted.insert(self.ticket, assisted);
+            self.ticket += 1;
+        }
+        let job = self.names.get(&slot).expect("a job that trains has a name");
+        let assist = Assist {
+            job: job.clone(),
+            ticket,
+            pass: pass.clone(),
+            chain: chain.to_vec(),
+            goal,
+        };
+        self.station.call(replica, Word::Assist(Box::new(assist)))
     }
 
     /// Hears the lead of another replica.

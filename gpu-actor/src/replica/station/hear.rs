@@ -121,8 +121,9 @@ impl Station {
             let begins = planned.batch.sequences.iter().all(|s| s.start == 0);
             return (!reads && !begins).then_some("a sequence does not begin with its first row");
         };
-        let before = self.open.map(|before| (before.end(), before.length));
-        let own = chunk.follows().then_some((chunk.start, chunk.length));
+        let of = |chunk: Chunk| (chunk.sequence, chunk.length);
+        let before = self.open.map(|before| (before.end(), of(before)));
+        let own = chunk.follows().then_some((chunk.start, of(chunk)));
         (reads || before != own).then_some("it is not the chunk behind the one before")
     }
 

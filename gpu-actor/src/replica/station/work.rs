@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, PoisonError};
 
-use shared::ids::JobName;
 use shared::units::{Bytes, Micros};
 
 use super::super::error::ReplicaError;
@@ -160,24 +159,5 @@ impl Station {
             });
         }
         asked || goal.is_some_and(|goal| goal.keep)
-    }
-
-    fn watch_plan(&mut self, deed: Deed, number: MicroBatchNumber, plan: &Plan, start: Micros) {
-        if !self.watch.is_on() {
-            return;
-        }
-        let end = self.watch.now();
-        let name = |slot: Slot| -> Option<JobName> { Some(self.tenants.get(&slot)?.job.clone()) };
-        let jobs = plan.batch.jobs.iter();
-        let jobs = jobs.filter_map(|job| Some((name(job.slot)?, job.step)));
-        let span = Span {
-            deed,
-            micro_batch: Some(number),
-            jobs: jobs.collect(),
-            bytes: Bytes(plan.bytes),
-            start,
-            end,
-        };
-        self.watch.tell(span);
     }
 }

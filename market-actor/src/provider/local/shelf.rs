@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use shared::ids::NodeName;
+use shared::process::Process;
 
 use super::TOKEN;
 use crate::provider::Want;
-use crate::provider::process::Process;
 
 /// What is kept of a machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -166,6 +166,24 @@ pub const KEYS: &[Key] = &[
         "longer lets smaller jobs pass one that waits for memory",
     ),
     key(
+        "plan.fuse",
+        Kind::Flag,
+        "",
+        "false: no two jobs share a pass; to see what sharing is worth",
+    ),
+    key(
+        "plan.order",
+        Kind::Flag,
+        "",
+        "false: passes go by the numbers of their jobs; to see what order is worth",
+    ),
+    key(
+        "plan.align",
+        Kind::Flag,
+        "",
+        "false: only plan.chunk_tokens cuts samples; to see what cutting is worth",
+    ),
+    key(
         "plan.tenants",
         Kind::Text,
         "",

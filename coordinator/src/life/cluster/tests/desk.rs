@@ -58,6 +58,8 @@ pub(super) struct Desk {
     last_link: u64,
     orders: BTreeMap<NodeName, Vec<Order>>,
     unprepared: Vec<JobId>,
+    /// Questions to the planner that are not answered.
+    pub(super) questions: Vec<Question>,
 }
 
 fn at(now: u64) -> Now {
@@ -85,6 +87,7 @@ impl Desk {
             last_link: 0,
             orders: BTreeMap::new(),
             unprepared: Vec::new(),
+            questions: Vec::new(),
         };
         this.take(&outcome);
         this
@@ -120,6 +123,7 @@ impl Desk {
                     orders.push(ordered.order.clone());
                 }
                 Effect::StartPreparing { job, .. } => self.unprepared.push(*job),
+                Effect::Arrange(question) => self.questions.push(question.clone()),
                 Effect::Answer {
                     reply: Reply::Events(events),
                     ..
@@ -312,6 +316,12 @@ impl Desk {
             _ => None,
         });
         answer.expect("an answer")
+    }
+
+    /// Asks for a node to be empty.
+    pub(super) fn drain(&mut self, node: &str, force: bool) -> Reply {
+        let (node, undo) = (name(node), false);
+        self.ask(Request::Drain { node, undo, force })
     }
 
     pub(super) fn state(&self, job: JobId) -> JobState {

@@ -76,8 +76,7 @@ fn cl_9_a_spare_whose_device_hangs_gets_no_seat() {
 #[test]
 fn cl_11_a_drain_that_is_not_heeded_is_tried_twice_and_then_the_replica_is_broken() {
     let (mut desk, job) = at_work(1, &["a", "b"]);
-    let (node, undo) = (name("a"), false);
-    assert_eq!(desk.ask(Request::Drain { node, undo }), Reply::Done);
+    assert_eq!(desk.drain("a", false), Reply::Done);
     let mut drains = 0;
     for _ in 0..30 {
         obey(&mut desk, &["b"], ["", ""]);

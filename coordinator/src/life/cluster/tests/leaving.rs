@@ -185,6 +185,26 @@ fn a_node_that_went_before_its_stage_could_move_is_lost_at_once() {
 }
 
 #[test]
+fn cl_14_nobody_is_lost_when_the_cluster_ends_in_order() {
+    let (mut desk, _) = at_work(2, &["a", "b", "c"]);
+    desk.ask(Request::Shutdown);
+    desk.drained("a", Ok(()));
+    // One ends before its neighbour, which complains of it.
+    desk.leave("b");
+    let broken = Notice::Broken {
+        epoch: FIRST,
+        neighbour: Some(name("b")),
+        reason: "its connection ended".into(),
+    };
+    desk.tell("a", broken);
+    desk.leave("a");
+    // One that is stopped does not leave: of it nothing is known.
+    desk.fall_silent("c");
+    desk.pass(10_000);
+    assert_eq!(told(&desk), ["node_left", "node_left", "node_lost"]);
+}
+
+#[test]
 fn cl_8_a_market_that_knows_of_an_end_moves_the_stage_within_it() {
     let (mut desk, _) = at_work(1, &["a", "b"]);
     forget_orders(&mut desk, &["a", "b"]);

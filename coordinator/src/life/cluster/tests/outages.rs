@@ -6,7 +6,7 @@ use shared::wire::notice::{JobNotice, Notice};
 use shared::wire::order::Order;
 use shared::wire::request::{JobRef, Reply, Request};
 
-use super::desk::{self, Desk, name, submission};
+use super::desk::{self, Desk, submission};
 use super::losses::{at_work, goes_on, obey, seated, view};
 use crate::life::placement::Stages;
 use crate::record::Change;
@@ -20,8 +20,7 @@ fn full() -> Result<(), String> {
 #[test]
 fn tr_1_a_drain_that_is_not_durable_calls_the_move_off_and_it_is_tried_again_later() {
     let (mut desk, job) = at_work(1, &["a", "b"]);
-    let (node, undo) = (name("a"), false);
-    assert_eq!(desk.ask(Request::Drain { node, undo }), Reply::Done);
+    assert_eq!(desk.drain("a", false), Reply::Done);
     obey(&mut desk, &["b"], ["", ""]);
     for wait in [1_000, 2_000, 4_000] {
         let orders = desk.orders("a");

@@ -1,0 +1,66 @@
+//! Whether the processes of a cluster can be told what they are to do: what each of them reads at its start, read without
+//! starting any or writing anything.
+
+use coordinator::store::sqlite::Sqlite;
+use shared::config::load::Loaded;
+
+use super::{Given, artifacts, decide, market, threads, told_to_joiners};
+use crate::exit::{Failure, OrExit};
+use crate::security;
+use crate::settings::Settings;
+
+/// Of which process, and why it would end at its start.
+pub(crate) type Fault = (&'static str, Failure);
+
+/// All that is wrong with what processes are told; each thing once.
+pub(crate) fn faults(loaded: &Loaded, settings: &Settings) -> Vec<Fault> {
+    let judged = [
+        ("coordinator", coordinator(loaded, settings)),
+        ("journal", journal(loaded)),
+        ("gpu-actor", nodes(loaded)),
+        ("market-actor", markets(loaded, settings)),
+        ("certificate", certificates(loaded)),
+    ];
+    let wrong = judged.into_iter();
+    wrong
+        .filter_map(|(who, outcome)| Some((who, outcome.err()?)))
+        .collect()
+}
+
+/// What a coordinator is told, but for the hash of the backbone.
+fn coordinator(loaded: &Loaded, settings: &Settings) -> Result<(), Failure> {
+    let given = Given::read(loaded, settings)?;
+    decide(loaded, &given.model, String::new())?;
+    told_to_joiners(loaded)?;
+    artifacts(loaded, settings)?;
+    Ok(())
+}
+
+/// A journal that is there is one, and of this program.
+fn journal(loaded: &Loaded) -> Result<(), Failure> {
+    let path = loaded.path_of(&loaded.config.coordinator.journal);
+    if path.exists() {
+        let held = Sqlite::read(&path).or_exit(crate::exit::Exit::BadInput)?;
+        held.book().or_exit(crate::exit::Exit::BadInput)?;
+    }
+    Ok(())
+}
+
+/// Each node has threads to compute with.
+fn nodes(loaded: &Loaded) -> Result<(), Failure> {
+    let products = loaded.config.model.products;
+    let mut nodes = loaded.config.nodes().into_iter();
+    nodes.try_for_each(|node| threads(node.threads, products).map(|_| ()))
+}
+
+fn markets(loaded: &Loaded, settings: &Settings) -> Result<(), Failure> {
+    match loaded.config.market.runs() {
+        true => market::market(loaded, &[], settings).map(|_| ()),
+        false => Ok(()),
+    }
+}
+
+/// Certificates that are there can be kept, or made anew.
+fn certificates(loaded: &Loaded) -> Result<(), Failure> {
+    security::can_ensure(loaded)
+}
