@@ -80,15 +80,15 @@ pub(super) fn positive(word: &str) -> Result<f64, String> {
 
 /// Hours from now, above 0.
 pub(super) fn hours(word: &str) -> Result<f64, String> {
-    within(word, bounds::HOURS)
+    below(word, bounds::HOURS)
 }
 
 /// A price of an hour in dollars, above 0.
 pub(super) fn price(word: &str) -> Result<f64, String> {
-    within(word, bounds::PRICE)
+    below(word, bounds::PRICE)
 }
 
-fn within(word: &str, bound: Bound) -> Result<f64, String> {
+fn below(word: &str, bound: Bound) -> Result<f64, String> {
     let (number, most) = (positive(word)?, bound.most);
     let checked = bound.check_real(number);
     checked.map_err(|_| format!("{word} is more than {most}"))
