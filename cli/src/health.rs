@@ -1,6 +1,7 @@
 //! What would keep a cluster from working, looked for one by one.
 
 mod checks;
+mod market;
 mod room;
 mod store;
 
@@ -96,6 +97,7 @@ fn standing(loaded: &Loaded, settings: &Settings) -> Vec<Check> {
     let opens = worst(&model) != Verdict::Fail;
     found.extend(model);
     found.extend(checks::processes(loaded, settings, opens));
+    found.extend(market::check(loaded, settings));
     found.push(store::check(loaded, settings));
     found.extend(room::check(loaded));
     found

@@ -80,15 +80,16 @@ pub(super) fn positive(word: &str) -> Result<f64, String> {
 
 /// Hours from now, above 0.
 pub(super) fn hours(word: &str) -> Result<f64, String> {
-    below(word, bounds::HOURS)
+    real_within(word, bounds::HOURS)
 }
 
 /// A price of an hour in dollars, above 0.
 pub(super) fn price(word: &str) -> Result<f64, String> {
-    below(word, bounds::PRICE)
+    real_within(word, bounds::PRICE)
 }
 
-fn below(word: &str, bound: Bound) -> Result<f64, String> {
+/// A number above 0 up to a bound, which the error names.
+fn real_within(word: &str, bound: Bound) -> Result<f64, String> {
     let (number, most) = (positive(word)?, bound.most);
     let checked = bound.check_real(number);
     checked.map_err(|_| format!("{word} is more than {most}"))

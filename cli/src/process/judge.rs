@@ -4,7 +4,7 @@
 use coordinator::store::sqlite::Sqlite;
 use shared::config::load::Loaded;
 
-use super::{Given, artifacts, decide, market, threads, told_to_joiners};
+use super::{Given, artifacts, decide, threads, told_to_joiners};
 use crate::exit::{Failure, OrExit};
 use crate::security;
 use crate::settings::Settings;
@@ -12,13 +12,12 @@ use crate::settings::Settings;
 /// Of which process, and why it would end at its start.
 pub(crate) type Fault = (&'static str, Failure);
 
-/// All that is wrong with what processes are told; each thing once.
+/// All that is wrong with what processes are told; each thing once. Of a market: [`super::market::problems`].
 pub(crate) fn faults(loaded: &Loaded, settings: &Settings) -> Vec<Fault> {
     let judged = [
         ("coordinator", coordinator(loaded, settings)),
         ("journal", journal(loaded)),
         ("gpu-actor", nodes(loaded)),
-        ("market-actor", markets(loaded, settings)),
         ("certificate", certificates(loaded)),
     ];
     let wrong = judged.into_iter();
@@ -51,13 +50,6 @@ fn nodes(loaded: &Loaded) -> Result<(), Failure> {
     let products = loaded.config.model.products;
     let mut nodes = loaded.config.nodes().into_iter();
     nodes.try_for_each(|node| threads(node.threads, products).map(|_| ()))
-}
-
-fn markets(loaded: &Loaded, settings: &Settings) -> Result<(), Failure> {
-    match loaded.config.market.runs() {
-        true => market::market(loaded, &[], settings).map(|_| ()),
-        false => Ok(()),
-    }
 }
 
 /// Certificates that are there can be kept, or made anew.

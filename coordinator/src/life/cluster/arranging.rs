@@ -178,10 +178,14 @@ impl Coordinator {
 
     /// The planner answered.
     pub(super) fn arranged(&mut self, answer: Answer) {
-        let open = self.arranging.open.take();
-        let Some((_, _, asked)) = open.filter(|(number, ..)| *number == answer.number) else {
-            self.ignored += 1;
-            return;
+        let asked = match self.arranging.open.take() {
+            Some((number, _, asked)) if number == answer.number => asked,
+            // A late answer to a question that was given up; the one that is open stays.
+            open => {
+                self.arranging.open = open;
+                self.ignored += 1;
+                return;
+            }
         };
         let topics = self.topics();
         for (replica, arrangement) in answer.arrangements {

@@ -1,5 +1,6 @@
 //! How jobs train together: asked, answered, told, and told again; passes made smaller where memory is short.
 
+use shared::ids::JobId;
 use shared::plan::arrangement::Arrangement;
 use shared::units::Bytes;
 

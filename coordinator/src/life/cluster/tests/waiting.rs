@@ -283,6 +283,7 @@ fn the_question_to_the_planner_is_that_of_the_cluster_as_it_stands() {
     desk.ask(Request::Drain {
         node: name("b"),
         undo: false,
+        force: false,
     });
     let Reply::Plan(view) = desk.ask(Request::Plan) else {
         panic!("a question is answered by one");
