@@ -40,6 +40,7 @@ mod nodes;
 mod notes;
 mod outcome;
 mod planning;
+mod question;
 mod relay;
 mod reprieve;
 mod requests;
@@ -51,8 +52,8 @@ mod views;
 #[cfg(test)]
 mod tests;
 
-pub use arranging::{Answer, Question};
 pub use outcome::{Effect, Handle, Input, Now, Outcome};
+pub use question::{Answer, Question};
 
 use std::collections::BTreeMap;
 

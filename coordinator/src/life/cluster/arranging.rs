@@ -11,20 +11,16 @@
 //! | AS-3 | nothing waits for an answer: until there is one, jobs train as the first stage sees fit |
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use shared::ids::{JobId, NodeName, PlanEpoch};
 use shared::life::JobState;
-use shared::model::ModelShape;
 use shared::plan::arrangement::Arrangement;
 use shared::units::{Bytes, Micros};
 use shared::wire::order::Order;
 
+use super::question::{Answer, Question};
 use super::{Coordinator, Effect};
-use crate::life::admission::{Admission, Gate, Member, Scene};
-use crate::life::layout::Seats;
 use crate::life::strain::{self, Strain};
-use crate::plan::snapshot::Task;
 use crate::record::Change;
 
 /// A question that is not answered for so long is asked again.
@@ -54,60 +50,6 @@ pub(super) struct Arranging {
     open: Option<(u64, Micros, BTreeMap<u32, Topic>)>,
     last: u64,
     strains: BTreeMap<NodeName, Strain>,
-}
-
-/// How jobs shall train together: to be answered anywhere, by [`Question::answer`].
-#[derive(Clone, Debug)]
-pub struct Question {
-    number: u64,
-    about: BTreeMap<u32, Vec<JobId>>,
-    admission: Arc<Admission>,
-    shape: Box<ModelShape>,
-    members: BTreeMap<NodeName, Member>,
-    seats: Seats,
-    tasks: BTreeMap<JobId, Task>,
-    now: Micros,
-}
-
-impl PartialEq for Question {
-    fn eq(&self, other: &Self) -> bool {
-        (self.number, &self.about) == (other.number, &other.about)
-    }
-}
-
-/// The answer to a question.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
-    number: u64,
-    /// By replica; nothing where jobs are to train as the first stage sees fit.
-    arrangements: BTreeMap<u32, Option<Arrangement>>,
-}
-
-impl Question {
-    /// Asks the planner.
-    #[must_use]
-    pub fn answer(&self) -> Answer {
-        let scene = Scene {
-            shape: &self.shape,
-            members: self.members.clone(),
-            seats: &self.seats,
-            on: BTreeMap::new(),
-            tasks: self.tasks.clone(),
-            served: BTreeMap::new(),
-            now: self.now,
-        };
-        // With a profile of another model, jobs train as the first stage sees fit.
-        let gate = Gate::new(&self.admission, scene).ok();
-        let about = self.about.iter();
-        let arrangements = about.map(|(replica, jobs)| {
-            let arranged = gate.as_ref().and_then(|gate| gate.arranged(*replica, jobs));
-            (*replica, arranged)
-        });
-        Answer {
-            number: self.number,
-            arrangements: arrangements.collect(),
-        }
-    }
 }
 
 impl Coordinator {

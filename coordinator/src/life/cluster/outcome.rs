@@ -7,7 +7,7 @@ use shared::wire::notice::Notice;
 use shared::wire::order::{Ordered, SampleOrder};
 use shared::wire::request::{JobRef, Reply, Request, Submission};
 
-use super::arranging::{Answer, Question};
+use super::question::{Answer, Question};
 use crate::life::membership::LinkId;
 use crate::record::{Inputs, Record};
 
