@@ -24,6 +24,7 @@
 //! | CL-12 | nothing is remembered of a job that has ended but what the book has |
 //! | CL-13 | no node is drained without force where fewer replicas would have a place than have one |
 //! | CL-14 | nodes that leave as they were told to are not lost |
+//! | CL-15 | at most [`gate::ASKED`] jobs that do not begin are asked of anew in a step |
 
 mod arranging;
 mod begin;
@@ -47,6 +48,7 @@ mod requests;
 mod sharing;
 mod shortage;
 mod tempo;
+mod unfit;
 mod views;
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::life::placement::Pace;
 use crate::plan::snapshot::Task;
 use crate::record::Change;
 
-/// Jobs of which it is asked why they wait, beyond which the answer is the last one's.
+/// Jobs of which it is asked why they wait or whether they ever fit, beyond which the answer is the last one's.
 pub(super) const ASKED: usize = 16;
 /// How often those that wait are asked about when nothing else changed.
 const EVERY: u64 = 1_000_000;
@@ -94,10 +94,11 @@ impl Coordinator {
         }
         self.memory.about = Some(about);
         self.remember();
-        let seats = self.book.layout.seats();
+        let (seats, members) = (self.book.layout.seats(), self.planned_members());
+        self.notes.verdicts.stand(&seats, &members);
         let scene = Scene {
             shape: &self.settings.backbone.shape,
-            members: self.planned_members(),
+            members,
             seats: &seats,
             on: seats
                 .keys()
@@ -200,32 +201,6 @@ impl Coordinator {
             self.notes.waits.insert(job, format!("it {wait}"));
         }
         None
-    }
-
-    /// Whether a job fits no replica, when all that are wanted are at work: it waits while a node may come that could
-    /// take it, and is refused when none may.
-    pub(super) fn is_unfit(&mut self, gate: &Gate, job: JobId, open: usize) -> bool {
-        if open < self.settings.layout.replicas as usize || self.lack.is_some() {
-            return false;
-        }
-        let Some(refusal) = gate.never(job) else {
-            return false;
-        };
-        let asked = format!("asked of {}: {refusal}", self.standing());
-        if let Some(hope) = self.may_come(&refusal) {
-            let why =
-                format!("it fits no replica as they stand, and waits for a node: {hope}; {asked}");
-            self.notes.waits.insert(job, why);
-            return true;
-        }
-        let reason = Reason {
-            class: ReasonClass::NoCapacity,
-            message: format!(
-                "it can never train on this cluster, and no other node is known; {asked}"
-            ),
-        };
-        self.record(Change::Unfit { job, reason });
-        true
     }
 
     /// Those that were not asked wait behind the last one that was.

@@ -47,9 +47,11 @@ impl Coordinator {
                 self.rest_waits(waiting[at - 1], &waiting[at..]);
                 break;
             }
+            let fresh = gate.is_some() && !self.notes.verdicts.has(id);
             if let Some(gate) = &gate
                 && self.is_unfit(gate, id, open)
             {
+                refused += usize::from(fresh);
                 continue;
             }
             let rooms = self.rooms(id, &load);
@@ -58,7 +60,7 @@ impl Coordinator {
                 None => rooms.first().copied(),
             };
             let Some(replica) = replica else {
-                refused += usize::from(gate.is_some() && !rooms.is_empty());
+                refused += usize::from(fresh || gate.is_some() && !rooms.is_empty());
                 continue;
             };
             *load.entry(replica).or_default() += 1;

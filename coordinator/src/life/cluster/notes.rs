@@ -9,6 +9,7 @@ use shared::life::JobState;
 
 use super::reprieve::Reprieves;
 use super::tempo::Tempos;
+use super::unfit::Verdicts;
 use crate::life::ledger::Ledger;
 use crate::plan::snapshot::Task;
 
@@ -25,6 +26,8 @@ pub(super) struct Notes {
     pub(super) told_sharing: BTreeMap<JobId, String>,
     /// How fast jobs go.
     pub(super) tempos: Tempos,
+    /// Whether jobs ever fit the replicas that stand.
+    pub(super) verdicts: Verdicts,
 }
 
 impl Notes {
@@ -38,6 +41,7 @@ impl Notes {
             self.reprieves.forget(job);
             self.told_sharing.remove(&job);
             self.tempos.forget(job);
+            self.verdicts.forget(job);
         }
     }
 
@@ -54,6 +58,7 @@ impl Notes {
         let all = tasks.chain(self.told_sharing.keys()).copied();
         all.chain(self.reprieves.jobs())
             .chain(self.tempos.jobs())
+            .chain(self.verdicts.jobs())
             .collect()
     }
 

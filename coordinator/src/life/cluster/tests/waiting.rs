@@ -40,8 +40,12 @@ pub(super) fn submit(desk: &mut Desk, name: &str) -> JobId {
 }
 
 fn submit_of(desk: &mut Desk, name: &str, tenant: &str) -> JobId {
+    submit_ranked(desk, name, tenant, 64)
+}
+
+fn submit_ranked(desk: &mut Desk, name: &str, tenant: &str, rank: u32) -> JobId {
     let spec = format!(
-        r#"{{"name":"{name}","tenant":"{tenant}","adapter":{{"method":"lora","rank":64}},"data":{{"train":"d.jsonl"}},"train":{{"steps":9}}}}"#
+        r#"{{"name":"{name}","tenant":"{tenant}","adapter":{{"method":"lora","rank":{rank}}},"data":{{"train":"d.jsonl"}},"train":{{"steps":9}}}}"#
     );
     let files = submission(name).files;
     let Reply::Job(view) = desk.ask(Request::Submit(Submission { spec, files })) else {
@@ -106,7 +110,7 @@ fn a_job_that_fits_no_standing_replica_waits_for_a_node_that_may_take_it() {
         let told = match way {
             0 => {
                 desk.come("b", 1, None);
-                "b offers 64.0 MiB and has no stage"
+                "b offers 64.0 MiB and has no stage: `spotmux migrate a --to b` gives it that of a"
             }
             1 => {
                 desk.machine.settings.layout.listed.insert(name("b"));
@@ -138,6 +142,27 @@ fn a_job_that_fits_no_standing_replica_waits_for_a_node_that_may_take_it() {
             assert_eq!(desk.state(job), JobState::Provisioning);
             assert_eq!(reason(&mut desk, "one"), None);
         }
+    }
+    // One that is lost, leaves or was drained is no hope; of the last it is said what gives it back.
+    for way in 0..3 {
+        let mut desk = desk(5);
+        desk.memory = Bytes(64 << 20);
+        desk.come("b", 1, None);
+        match way {
+            0 => {
+                desk.leave("b");
+                desk.pass(4_000);
+            }
+            1 => {
+                let (node, within) = (name("b"), Micros::of_millis(60_000));
+                desk.ask(Request::Reclaim { node, within });
+            }
+            _ => assert_eq!(desk.drain("b", true), Reply::Done),
+        }
+        let job = submit(&mut desk, "one");
+        assert_eq!(desk.state(job), JobState::Failed, "{way}");
+        let said = reason(&mut desk, "one").expect("it says why");
+        assert_eq!(said.contains("spotmux drain b --undo"), way == 2, "{said}");
     }
     // One that is no larger is no hope.
     let mut desk = desk(5);
@@ -309,4 +334,34 @@ fn a_job_that_trains_tells_its_step_beside_one_alone() {
     assert!(found.step >= Micros::of_millis(500), "{found:?}");
     assert_eq!(found.steps, 3);
     assert!(found.alone.is_some_and(|alone| alone > Micros(0)) && !found.measured);
+}
+
+#[test]
+fn cl_15_jobs_that_never_fit_are_asked_of_once_and_few_at_a_time() {
+    let mut desk = desk(5);
+    desk.machine.settings.layout.market = true;
+    let unfit: Vec<JobId> = (0..20)
+        .map(|n| submit(&mut desk, &format!("large-{n}")))
+        .collect();
+    let known = |desk: &Desk| desk.machine.notes.verdicts.jobs().count();
+    desk.pass(2_000);
+    assert_eq!(known(&desk), 20);
+    // Another node is there: what was said is void, and is asked anew over some steps.
+    let node = name("a");
+    let offers = Bytes(6 << 20);
+    desk.machine
+        .members
+        .get_mut(&node)
+        .expect("it is here")
+        .hello
+        .memory = offers;
+    let small = submit_ranked(&mut desk, "small", "t", 1);
+    assert_eq!(known(&desk), 16);
+    assert_eq!(desk.state(small), JobState::Queued, "it is not its turn");
+    desk.pass(2_000);
+    assert_eq!(desk.state(small), JobState::Provisioning);
+    assert_eq!(known(&desk), 21);
+    for job in unfit {
+        assert_eq!(desk.state(job), JobState::Queued);
+    }
 }
