@@ -1,7 +1,8 @@
 //! The end of the cluster in order: what jobs have learned is made durable first, and then all nodes stop. CL-7
 //!
 //! A node that was told to stop and closes its connection has left: it is not lost, and what its neighbours say of it is
-//! no news. One that is silent instead is lost, as ever. A replica that is durable ends with its nodes: the next leadership
+//! no news. One that is away when the others are told is waited for as long as it may take to come back, and is told then.
+//! One that is silent instead is lost, as ever. A replica that is durable ends with its nodes: the next leadership
 //! makes a plan, and finds none broken. CL-14
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ use shared::wire::order::Order;
 
 use super::{Coordinator, Effect};
 use crate::life::layout::Links;
-use crate::life::membership::Leaving;
+use crate::life::membership::{Leaving, Presence};
 use crate::life::transition::Event;
 use crate::record::Change;
 
@@ -75,7 +76,9 @@ impl Coordinator {
             let saves = |node: &NodeName| {
                 let place = self.book.layout.place_of(node);
                 let at_work = place.is_some_and(|(replica, _)| self.is_at_work(replica));
-                at_work && self.members.link(node).is_some()
+                let (now, bounds) = (self.now.steady, &self.settings.bounds);
+                // One that is away may come back, and is then told again.
+                at_work && self.members.presence(now, node, bounds) != Presence::Gone
             };
             let over = self.now.steady >= *until || !leads.keys().any(saves);
             if !over {
@@ -83,7 +86,10 @@ impl Coordinator {
             }
             self.stop_all();
         }
-        let here = self.members.nodes().any(|(_, node)| node.link.is_some());
+        let (now, bounds) = (self.now.steady, &self.settings.bounds);
+        let here = self.members.nodes().any(|(name, node)| {
+            node.link.is_some() || self.members.presence(now, name, bounds) == Presence::Away
+        });
         if self.closing.is_some() && !here {
             self.effect(Effect::Finished);
         }
@@ -117,16 +123,33 @@ impl Coordinator {
         let here = self.members.nodes().filter(|(_, node)| node.link.is_some());
         let names: Vec<NodeName> = here.map(|(name, _)| name.clone()).collect();
         for node in &names {
-            self.send(node, Order::Stop);
-            let now = self.now.steady;
-            if let Some(node) = self.members.get_mut(node) {
-                node.leaving = Some(Leaving {
-                    until: now,
-                    hurry: now,
-                    cause: LeaveCause::Asked,
-                    released: true,
-                });
-            }
+            self.stop(node);
+        }
+    }
+
+    /// Tells a node to stop: again on each of its connections.
+    pub(super) fn stop(&mut self, node: &NodeName) {
+        self.send(node, Order::Stop);
+        let now = self.now.steady;
+        if let Some(node) = self.members.get_mut(node) {
+            node.leaving = Some(Leaving {
+                until: now,
+                hurry: now,
+                cause: LeaveCause::Asked,
+                released: true,
+            });
+        }
+    }
+
+    /// A first stage is back before it told that its round is durable: the order, or the answer, may be lost.
+    pub(super) fn save_again(&mut self, node: &NodeName, epoch: PlanEpoch) {
+        let unsaved = match &self.closing {
+            Some(Closing::Saving { leads, .. }) => leads.get(node) == Some(&epoch),
+            _ => false,
+        };
+        if unsaved {
+            let toward = THE_END;
+            self.send(node, Order::Drain { epoch, toward });
         }
     }
 }

@@ -131,6 +131,9 @@ impl Coordinator {
             self.record(Change::NodeJoined { node, incarnation });
         }
         self.acknowledge(&name, self.book.heard_of(&name, incarnation));
+        if self.is_stopping() {
+            return self.stop(&name);
+        }
         if arrival.fresh {
             self.holding.remove(&name);
             self.strikes.remove(&name);
@@ -172,6 +175,9 @@ impl Coordinator {
                 };
                 return self.break_up(replica, &reason);
             }
+        }
+        if self.closing.is_some() {
+            return self.save_again(node, since);
         }
         let draining = self
             .moving

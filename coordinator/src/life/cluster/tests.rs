@@ -3,6 +3,7 @@
 mod arranging;
 mod desk;
 mod drains;
+mod endings;
 mod hangs;
 mod leaving;
 mod losses;

@@ -79,7 +79,7 @@ pub(super) fn goes_on(desk: &mut Desk, job: JobId, lead: &str) {
 }
 
 /// A stage says that its replica stands still, and blames nobody.
-fn stalls(desk: &mut Desk, teller: &str) {
+pub(super) fn stalls(desk: &mut Desk, teller: &str) {
     let stalled = Notice::Broken {
         epoch: desk.machine.book.layout.epoch,
         neighbour: None,
@@ -235,47 +235,4 @@ fn a_node_that_a_restarted_coordinator_never_sees_is_lost_within_the_bound() {
     obey(&mut desk, &["b"], ["", ""]);
     assert_eq!(seated(&desk), ["b"]);
     goes_on(&mut desk, job, "b");
-}
-
-#[test]
-fn cl_7_an_end_in_order_makes_jobs_durable_before_any_node_stops() {
-    let (mut desk, _) = at_work(2, &["a", "b", "c"]);
-    for node in ["a", "b", "c"] {
-        desk.orders(node);
-    }
-    assert_eq!(desk.ask(Request::Shutdown), Reply::Done);
-    let (epoch, toward) = (PlanEpoch(1), PlanEpoch(0));
-    assert_eq!(desk.orders("a"), [Order::Drain { epoch, toward }]);
-    desk.pass(1_000);
-    assert_eq!(desk.orders("b"), [], "the lead needs it to save");
-    desk.drained("a", Ok(()));
-    for node in ["a", "b", "c"] {
-        assert_eq!(desk.orders(node), [Order::Stop], "{node}");
-    }
-}
-
-#[test]
-fn cl_7_an_end_waits_for_nobody_who_cannot_save() {
-    let stopped = |desk: &mut Desk| desk.orders("b").contains(&Order::Stop);
-    type Way = (&'static str, fn(&mut Desk));
-    let ways: [Way; 4] = [
-        ("it went", |desk| desk.leave("a")),
-        ("its replica broke", |desk| stalls(desk, "a")),
-        ("it takes too long", |desk| desk.pass(61_000)),
-        ("asked again", |desk| {
-            desk.ask(Request::Shutdown);
-        }),
-    ];
-    for (way, go) in ways {
-        let (mut desk, _) = at_work(1, &["a", "b"]);
-        desk.ask(Request::Shutdown);
-        assert!(!stopped(&mut desk), "{way}");
-        go(&mut desk);
-        assert!(stopped(&mut desk), "{way}");
-    }
-    // Without a plan there is nothing to save.
-    let mut desk = Desk::new(Stages::Fixed(2), 1, 2);
-    desk.come("b", 1, None);
-    desk.ask(Request::Shutdown);
-    assert!(stopped(&mut desk));
 }
