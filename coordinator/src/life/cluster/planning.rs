@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use shared::ids::JobId;
+use shared::units::Micros;
 use shared::wire::request::{Refusal, RefusalCode, Reply};
 use shared::wire::view::{PlanView, Tempo};
 
@@ -100,12 +101,38 @@ impl Coordinator {
         })))
     }
 
+    /// A step of a job alone on a replica, and whether that rests on measured profiles. Of all others nothing is asked: people
+    /// look often, and at many.
+    fn alone(&mut self, replica: u32, job: JobId) -> Option<(Micros, bool)> {
+        let admission = self.settings.admission.clone()?;
+        if !self.notes.tasks.contains_key(&job) {
+            self.remember();
+        }
+        let task = self.notes.tasks.get(&job)?.clone();
+        let mut seats = self.book.layout.seats();
+        seats.retain(|n, _| *n == replica);
+        let names = seats.values().flatten().map(|seat| &seat.node);
+        let members = names.filter_map(|name| {
+            let node = self.members.get(name)?;
+            Some((name.clone(), member(node)))
+        });
+        let scene = Scene {
+            shape: &self.settings.backbone.shape,
+            members: members.collect(),
+            seats: &seats,
+            on: BTreeMap::new(),
+            tasks: BTreeMap::from([(job, task)]),
+            served: BTreeMap::new(),
+            now: self.now.wall,
+        };
+        Gate::new(&admission, scene).ok()?.alone(replica, job)
+    }
+
     /// How fast a job goes, beside a step of it alone on the same replica.
     pub(super) fn tempo(&mut self, job: &Job) -> Option<Tempo> {
         let (step, steps) = self.notes.tempos.median(job.id)?;
         let replica = job.replica?;
-        let alone = self.whole_gate().ok();
-        let alone = alone.and_then(|gate| gate.alone(replica, job.id));
+        let alone = self.alone(replica, job.id);
         Some(Tempo {
             step,
             steps,
