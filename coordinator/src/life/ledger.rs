@@ -154,7 +154,7 @@ impl Ledger {
     /// Takes a change that is in the journal.
     pub fn apply(&mut self, at: Micros, change: &Change) {
         match change {
-            Change::Began { .. } => self.adopt(),
+            Change::Began { .. } => self.adopt(at),
             Change::Submitted { job, accepted } => {
                 self.names.insert(accepted.name.clone(), *job);
                 let new = Job::new(*job, accepted, at);
@@ -228,13 +228,14 @@ impl Ledger {
         }
     }
 
-    /// Jobs of a snapshot of before have no tenant, and were charged to none.
-    fn adopt(&mut self) {
+    /// Jobs of a snapshot of before have no tenant, were charged to none, and it is not noted that they wait.
+    fn adopt(&mut self, at: Micros) {
         for job in self.jobs.values_mut() {
             if let Some(gained) = job.adopt() {
                 let served = self.served.entry(job.tenant().to_owned()).or_default();
                 *served = served.saturating_add(gained);
             }
+            job.note_waiting(at);
         }
     }
 

@@ -127,3 +127,26 @@ fn lg_6_a_snapshot_of_before_is_charged_when_a_leadership_begins() {
     assert_eq!(before.served(), ledger.served());
     assert_eq!(before.get(job), ledger.get(job));
 }
+
+#[test]
+fn ad_3_a_job_of_a_snapshot_of_before_gathers_patience_from_the_first_leadership_on() {
+    let mut ledger = Ledger::default();
+    let job = submit(&mut ledger, "one");
+    let inputs = Inputs::default();
+    ledger.apply(Micros(1), &Change::Prepared { job, inputs });
+    let mut text = serde_json::to_value(&ledger).unwrap();
+    let of_job = text["jobs"]["1"].as_object_mut().unwrap();
+    of_job.remove("waiting").unwrap();
+    let mut before: Ledger = serde_json::from_value(text).unwrap();
+    let waited = |ledger: &Ledger| ledger.get(job).unwrap().waiting.so_far(Micros(10));
+    assert_eq!(waited(&before), Micros(0));
+    let term = shared::ids::Term(2);
+    before.apply(Micros(3), &Change::Began { term });
+    assert_eq!(waited(&before), Micros(7));
+    before.apply(Micros(5), &Change::Began { term });
+    assert_eq!(
+        waited(&before),
+        Micros(7),
+        "another leadership takes none back"
+    );
+}
