@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use shared::process::Process;
+use shared::units::Micros;
 
 use crate::args::DownArgs;
 use crate::cluster_file;
@@ -12,12 +13,9 @@ use crate::exit::{Exit, Failure};
 use crate::local::cluster::{COORDINATOR, Line};
 use crate::local::kept::Kept;
 use crate::local::state::State;
+use crate::local::watch::Patience;
 use crate::session::Session;
 
-/// How long the one who watches may take for an end in order.
-const ORDERLY: Duration = Duration::from_secs(90);
-/// How long a process may take that nobody watches.
-const LEFTOVER: Duration = Duration::from_secs(20);
 /// How often it is looked whether they live.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -43,12 +41,14 @@ pub(crate) fn run(args: &DownArgs, session: &Session<'_>) -> Result<Exit, Failur
         return Err(Failure::new(Exit::Interrupted, "nothing was done"));
     }
     let count = left.len();
+    let patience = Patience::default();
+    let orderly = lasting(patience.whole_end());
     if let Some(watcher) = watcher {
         watcher.terminate();
-        if !unwatched(&state) {
+        if !unwatched(&state, orderly) {
             session.output.note("it takes long: ending it at once");
             watcher.terminate();
-            if !unwatched(&state) {
+            if !unwatched(&state, orderly) {
                 watcher.kill();
             }
         }
@@ -56,9 +56,9 @@ pub(crate) fn run(args: &DownArgs, session: &Session<'_>) -> Result<Exit, Failur
     if state.living().iter().any(|(name, _)| name == COORDINATOR) {
         // Nobody watches: it is asked from here for an end in order.
         Line::new(&loaded).ask_end();
-        gone(&state);
+        gone(&state, lasting(patience.saving));
     }
-    let stubborn = end(&state);
+    let stubborn = end(&state, lasting(patience.end));
     if !stubborn.is_empty() {
         let names: Vec<String> = stubborn
             .iter()
@@ -78,19 +78,23 @@ pub(crate) fn run(args: &DownArgs, session: &Session<'_>) -> Result<Exit, Failur
     Ok(kept.exit())
 }
 
-/// Waits for the end of the one who watches, but not for ever.
-fn unwatched(state: &State) -> bool {
+fn lasting(time: Micros) -> Duration {
+    Duration::from_micros(time.0)
+}
+
+/// Waits for the end of the one who watches, but not longer than an end in order takes.
+fn unwatched(state: &State, orderly: Duration) -> bool {
     let (tell, told) = channel();
     let state = state.clone();
     std::thread::spawn(move || {
         // Nobody may hear any more.
         let _ = tell.send(state.until_unwatched());
     });
-    matches!(told.recv_timeout(ORDERLY), Ok(Ok(())))
+    matches!(told.recv_timeout(orderly), Ok(Ok(())))
 }
 
 /// Ends processes that are left; by force what does not obey. What is left then.
-fn end(state: &State) -> Vec<(String, Process)> {
+fn end(state: &State, patience: Duration) -> Vec<(String, Process)> {
     for force in [false, true] {
         for (_, process) in state.living() {
             if force {
@@ -99,17 +103,17 @@ fn end(state: &State) -> Vec<(String, Process)> {
                 process.terminate()
             }
         }
-        if gone(state) {
+        if gone(state, patience) {
             return Vec::new();
         }
     }
     state.living()
 }
 
-/// Waits until none lives; nothing tells the end of a process that is not ours.
-fn gone(state: &State) -> bool {
+/// Waits until none lives, for so long; nothing tells the end of a process that is not ours.
+fn gone(state: &State, patience: Duration) -> bool {
     let (_keep, silence) = channel::<()>();
-    for _ in 0..LEFTOVER.as_millis() / LOOK.as_millis() {
+    for _ in 0..patience.as_millis() / LOOK.as_millis() {
         if state.living().is_empty() {
             return true;
         }

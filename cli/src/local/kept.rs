@@ -22,9 +22,17 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    /// Steps that were told and are not known to be durable.
+    /// Whether it goes on at the next start; one that is being cancelled only ends then.
+    fn goes_on(&self) -> bool {
+        self.state != JobState::Cancelling
+    }
+
+    /// Steps that were told, are wanted, and are not known to be durable.
     fn lost(&self) -> u64 {
-        self.step.saturating_sub(self.durable)
+        match self.goes_on() {
+            true => self.step.saturating_sub(self.durable),
+            false => 0,
+        }
     }
 }
 
@@ -83,8 +91,10 @@ impl Kept {
     /// The same in a sentence.
     pub(crate) fn sentence(&self) -> String {
         let lost: Vec<&UnderWay> = self.0.iter().filter(|job| job.lost() > 0).collect();
-        match (self.0.len(), lost.len()) {
-            (0, _) => "no job was under way".into(),
+        let all = self.0.iter().filter(|job| job.goes_on()).count();
+        match (all, lost.len()) {
+            (0, _) if self.0.is_empty() => "no job was under way".into(),
+            (0, _) => "all jobs under way were being cancelled".into(),
             (1, 0) => "all that was told of the job under way is durable".into(),
             (all, 0) => format!("all that was told of {all} jobs under way is durable"),
             (all, some) => {
@@ -175,6 +185,22 @@ mod tests {
             kept.table().lines().count(),
             well.table().lines().count() + 1
         );
+    }
+
+    #[test]
+    fn what_a_cancelled_job_knew_is_not_missed() {
+        let cancelled = UnderWay {
+            state: JobState::Cancelling,
+            ..job(1, 9, 4)
+        };
+        let only = Kept(vec![cancelled.clone()]);
+        assert_eq!(only.exit(), Exit::Done);
+        assert_eq!(only.sentence(), "all jobs under way were being cancelled");
+        assert_eq!(only.told()[0]["lost_steps"], 0);
+        let kept = Kept(vec![cancelled, job(2, 7, 7)]);
+        assert_eq!(kept.exit(), Exit::Done);
+        let said = kept.sentence();
+        assert!(said.starts_with("all that was told of the job"), "{said}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! - `SV-3` The end is in order: asked, then nodes, then the coordinator, then by force; each step waits for the last.
 //! - `SV-4` The second signal is the end at once.
 
+use coordinator::settings::Bounds;
 use shared::actor::budget::{Budget, Restarts};
 use shared::units::Micros;
 
@@ -14,7 +15,9 @@ use shared::units::Micros;
 pub(crate) struct Patience {
     /// Until all are ready.
     pub(crate) ready: Micros,
-    /// For each step of the end.
+    /// For an end in order: no less than the coordinator gives first stages to make their steps durable.
+    pub(crate) saving: Micros,
+    /// For each later step of the end.
     pub(crate) end: Micros,
     /// Restarts of one process that are borne.
     pub(crate) restarts: Budget,
@@ -24,6 +27,7 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             ready: Micros::of_millis(120_000),
+            saving: Bounds::default().drain.plus(STOPPING),
             end: Micros::of_millis(20_000),
             restarts: Budget {
                 restarts: 5,
@@ -31,6 +35,16 @@ impl Default for Patience {
                 pause: Micros::of_millis(500),
             },
         }
+    }
+}
+
+/// For nodes to stop once all is durable.
+const STOPPING: Micros = Micros::of_millis(10_000);
+
+impl Patience {
+    /// For all steps of the end.
+    pub(crate) fn whole_end(&self) -> Micros {
+        self.saving.plus(Micros(self.end.0.saturating_mul(3)))
     }
 }
 
@@ -168,7 +182,9 @@ impl Watch {
             Phase::Serving => {
                 let ends = &mut self.ends[child];
                 let Some(pause) = ends.ended(now) else {
-                    return self.end(Outcome::TooOften(child), Step::Asked, now, effects);
+                    // A coordinator that is no more cannot be asked: nodes save alone what they can.
+                    let step = if child == 0 { Step::Nodes } else { Step::Asked };
+                    return self.end(Outcome::TooOften(child), step, now, effects);
                 };
                 self.lives[child] = Life::Waits(now.plus(pause));
                 effects.push(Effect::TellRestart(child, ends.count()));
@@ -227,7 +243,15 @@ impl Watch {
 
     fn end(&mut self, outcome: Outcome, step: Step, now: Micros, effects: &mut Vec<Effect>) {
         self.phase = Phase::Ending(outcome, step);
-        self.until = now.plus(self.patience.end);
+        let saves = match step {
+            Step::Asked => true,
+            Step::Nodes => outcome == Outcome::TooOften(0),
+            Step::Coordinator | Step::Force => false,
+        };
+        self.until = now.plus(match saves {
+            true => self.patience.saving,
+            false => self.patience.end,
+        });
         // None is started again.
         for life in &mut self.lives {
             if let Life::Waits(_) = life {
@@ -316,20 +340,39 @@ mod tests {
     fn sv_3_the_end_is_in_order() {
         let mut watch = serving(3);
         assert_eq!(watch.step(Event::Signal, at(10)), [AskEnd]);
-        assert_eq!(watch.step(Event::Tick, at(29)), []);
+        // The coordinator waits that long for what is to be durable, and tells nodes to stop then.
+        assert_eq!(Bounds::default().drain, at(60));
+        assert_eq!(watch.step(Event::Tick, at(79)), []);
         assert_eq!(
-            watch.step(Event::Tick, at(30)),
+            watch.step(Event::Tick, at(80)),
             [Terminate(2), Terminate(1)]
         );
-        assert_eq!(watch.step(ended(2), at(31)), []);
+        assert_eq!(watch.step(ended(2), at(81)), []);
         assert_eq!(
-            watch.step(Event::Tick, at(50)),
+            watch.step(Event::Tick, at(100)),
             [Terminate(1), Terminate(0)]
         );
-        assert_eq!(watch.step(ended(0), at(51)), []);
-        assert_eq!(watch.step(Event::Tick, at(70)), [Kill(1)]);
-        assert_eq!(watch.step(ended(1), at(71)), [End(Outcome::Asked)]);
+        assert_eq!(watch.step(ended(0), at(101)), []);
+        assert_eq!(watch.step(Event::Tick, at(120)), [Kill(1)]);
+        assert_eq!(watch.step(ended(1), at(121)), [End(Outcome::Asked)]);
         assert_eq!(watch.step(Event::Tick, at(200)), []);
+        assert_eq!(Patience::default().whole_end(), at(130));
+    }
+
+    #[test]
+    fn sv_3_nodes_without_a_coordinator_have_time_to_save_alone() {
+        let mut watch = serving(2);
+        let mut now = at(10);
+        for _ in 0..5 {
+            watch.step(ended(0), now);
+            now = now.plus(at(10));
+            assert_eq!(watch.step(Event::Tick, now), [Start(0)]);
+        }
+        assert_eq!(watch.step(ended(0), now), [Terminate(1)]);
+        assert_eq!(watch.step(Event::Tick, now.plus(at(69))), []);
+        assert_eq!(watch.step(Event::Tick, now.plus(at(70))), [Kill(1)]);
+        let over = [End(Outcome::TooOften(0))];
+        assert_eq!(watch.step(ended(1), now.plus(at(71))), over);
     }
 
     #[test]

@@ -55,6 +55,7 @@ fn state(folder: &Path) -> State {
 
 fn patience() -> Patience {
     Patience {
+        saving: Micros::of_millis(2_000),
         end: Micros::of_millis(2_000),
         ready: Micros::of_millis(20_000),
         restarts: Budget {
