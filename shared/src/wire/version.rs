@@ -6,6 +6,10 @@
 //! | version | what changed |
 //! | --- | --- |
 //! | 1 | the first |
+//!
+//! A version is fixed by the first release that speaks it. Version 1 comes with 0.1.0: until that is released its layouts may
+//! change and the number stays, so all processes of a cluster are built of one state of the sources. From then on whatever
+//! changes a layout has the next number and a line above.
 
 use std::fmt;
 
