@@ -74,6 +74,10 @@ struct Goes<'a> {
 }
 
 impl Drop for Goes<'_> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a drop cannot wait, and a message that is lost would leave a dead link or client behind; no more come than there are connections"
+    )]
     fn drop(&mut self) {
         // Never waits: there are no more of them than of connections.
         self.actor.do_send(Left(self.link));

@@ -38,6 +38,10 @@ const NO_AUTHORITY: &str =
 struct Goes<'a>(&'a Addr<CoordinatorActor>, Handle);
 
 impl Drop for Goes<'_> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a drop cannot wait, and a message that is lost would leave a dead link or client behind; no more come than there are connections"
+    )]
     fn drop(&mut self) {
         // Never waits: there are no more of them than of clients.
         self.0.do_send(Gone(self.1));

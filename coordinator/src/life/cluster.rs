@@ -24,7 +24,7 @@
 //! | CL-12 | nothing is remembered of a job that has ended but what the book has |
 //! | CL-13 | no node is drained without force where fewer replicas would have a place than have one |
 //! | CL-14 | nodes that leave as they were told to are not lost |
-//! | CL-15 | at most [`gate::ASKED`] jobs that do not begin are asked of anew in a step |
+//! | CL-15 | in a step few jobs are found to fit no replica; what was found is kept while seats and their nodes stay |
 
 mod arranging;
 mod begin;

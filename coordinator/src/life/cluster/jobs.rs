@@ -47,10 +47,12 @@ impl Coordinator {
                 self.rest_waits(waiting[at - 1], &waiting[at..]);
                 break;
             }
-            let fresh = gate.is_some() && !self.notes.verdicts.has(id);
-            if let Some(gate) = &gate
-                && self.is_unfit(gate, id, open)
-            {
+            let before = self.notes.verdicts.asked();
+            let unfit = gate
+                .as_ref()
+                .is_some_and(|gate| self.is_unfit(gate, id, open));
+            let fresh = self.notes.verdicts.asked() > before;
+            if unfit {
                 refused += usize::from(fresh);
                 continue;
             }

@@ -22,6 +22,8 @@ pub(super) struct Verdicts {
     about: (Seats, BTreeMap<NodeName, Member>),
     /// By job; nothing where it fits.
     of: BTreeMap<JobId, Option<Refusal>>,
+    /// How often it was asked.
+    asked: u64,
 }
 
 impl Verdicts {
@@ -33,9 +35,9 @@ impl Verdicts {
         }
     }
 
-    /// Whether it is known of a job.
-    pub(super) fn has(&self, job: JobId) -> bool {
-        self.of.contains_key(&job)
+    /// How often it was asked, of all jobs.
+    pub(super) fn asked(&self) -> u64 {
+        self.asked
     }
 
     /// A job that is none any more.
@@ -84,12 +86,13 @@ impl Coordinator {
     /// Why a job can never train on the replicas that stand. CL-15
     fn verdict(&mut self, gate: &Gate, job: JobId) -> Option<Refusal> {
         if let Some(known) = self.notes.verdicts.of.get(&job) {
-            return known.clone();
+            return *known;
         }
         let verdict = gate.never(job);
         // Of what the planner does not know nothing is said yet.
         if self.notes.tasks.contains_key(&job) {
-            self.notes.verdicts.of.insert(job, verdict.clone());
+            self.notes.verdicts.of.insert(job, verdict);
+            self.notes.verdicts.asked += 1;
         }
         verdict
     }
