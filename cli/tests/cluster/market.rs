@@ -103,8 +103,13 @@ impl Stalls {
 }
 
 /// Starts a cluster whose machines follow the trace, trains, and compares.
-/// Of a thousand machines that are taken `abrupt` are not told.
-fn through(methods: &[Method], seconds_a_slot: u64, least: usize, abrupt: u64) -> Borne {
+/// Of a thousand machines that are taken `abrupt` are not told; the others are as many milliseconds before as `notice` says.
+fn through(
+    methods: &[Method],
+    seconds_a_slot: u64,
+    least: usize,
+    [notice, abrupt]: [u64; 2],
+) -> Borne {
     let sandbox = Sandbox::of(methods);
     let wanted = sandbox.alone();
     let trace = format!("{{\"metadata\": {{\"gap_seconds\": 60}}, \"data\": [{TRACE}]}}");
@@ -115,7 +120,7 @@ fn through(methods: &[Method], seconds_a_slot: u64, least: usize, abrupt: u64) -
     };
     let market = format!(
         "[market]\nprovider = \"replay\"\ntrace = \"trace.json\"\ntrace_slot_minutes = 1\nspeed = {}\n\
-         notice_ms = 2500\nabrupt_per_mille = {abrupt}\nseed = 3\npolicy = \"maximal\"\nslot_seconds = 3\nmost = 3\n\
+         notice_ms = {notice}\nabrupt_per_mille = {abrupt}\nseed = 3\npolicy = \"maximal\"\nslot_seconds = 3\nmost = 3\n\
          deadline_minutes = 60\nboot_seconds = 60\ngrace_seconds = 10\nrest_seconds = 2\nhysteresis = 1\nlook_ms = 200\n",
         60 / seconds_a_slot
     );
@@ -200,13 +205,13 @@ fn through(methods: &[Method], seconds_a_slot: u64, least: usize, abrupt: u64) -
 
 #[test]
 fn machines_that_a_market_takes_change_no_bit() {
-    through(FEW, 3, 4, 400);
+    through(FEW, 3, 4, [2500, 400]);
 }
 
 #[test]
 #[ignore = "takes minutes: twenty reclaims; cargo test -p spotmux --test cluster -- --ignored twenty_reclaims --nocapture"]
 fn twenty_reclaims_with_and_without_a_notice_change_no_bit() {
-    let borne = through(LONG, 3, 20, 400);
+    let borne = through(LONG, 3, 20, [2500, 400]);
     assert!(borne.told > 0 && borne.told < borne.reclaims, "both kinds");
     assert!(borne.at_once >= 2, "two at once");
 }
@@ -214,7 +219,7 @@ fn twenty_reclaims_with_and_without_a_notice_change_no_bit() {
 #[test]
 #[ignore = "takes minutes; cargo test -p spotmux --test cluster -- --ignored told_of_their_end --nocapture"]
 fn machines_that_are_told_of_their_end_lose_no_step() {
-    let borne = through(FEW, 6, 4, 0);
+    let borne = through(FEW, 6, 4, [6000, 0]);
     assert_eq!(borne.told, borne.reclaims);
     assert_eq!(borne.stalls.lost_steps, 0);
 }

@@ -5,7 +5,7 @@
 //!
 //! Money is charged to jobs when they show new tokens, by tokens; what was spent since then is pending, or idle when there is no
 //! job at work. Waste is the part for machines that hold no work yet or any more, and for tokens that a job does a second time. A
-//! job that had all tokens of a while to itself shows what it takes alone; what the others save by company is told from that.
+//! job that was the only one at work for a while shows what it takes alone; what company saves it is told from that.
 
 use std::collections::BTreeMap;
 
@@ -176,8 +176,8 @@ impl Purse {
             };
             *tokens.entry(job.name.clone()).or_default() += more;
         }
-        let works = jobs.iter().any(JobTold::is_live);
-        if fresh == 0 && works {
+        let live = jobs.iter().filter(|job| job.is_live()).count();
+        if fresh == 0 && live > 0 {
             return;
         }
         let mut usage = std::mem::take(&mut self.pending);
@@ -187,6 +187,8 @@ impl Purse {
             let part = u128::from(useful) * u128::from(twice) / u128::from(fresh);
             usage.waste.0 = usage.waste.0.saturating_add(part as u64).min(paid);
         }
+        // Looks are short: one that alone has new tokens may have had company.
+        let single = single.filter(|_| live == 1);
         if let Some(known) = single.and_then(|id| self.jobs.get_mut(&id)) {
             known.alone.tokens = known.alone.tokens.saturating_add(fresh);
             known.alone.time = known.alone.time.plus(usage.machine_time);

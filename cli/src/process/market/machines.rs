@@ -165,7 +165,10 @@ fn account(loaded: &Loaded, settings: &Settings) -> Account {
 fn controller(loaded: &Loaded, set: &[String]) -> Result<Controller, Failure> {
     let section = &loaded.config.market;
     let command = match section.slurm_command.as_str() {
-        USUAL => job(&launch(loaded, set)?),
+        USUAL => {
+            let alone = loaded.config.coordinator.listen.ip().is_loopback();
+            job(&launch(loaded, set)?, alone)
+        }
         named => named.to_owned(),
     };
     let logs = loaded
@@ -186,15 +189,22 @@ fn controller(loaded: &Loaded, set: &[String]) -> Result<Controller, Failure> {
     })
 }
 
-/// What a job of Slurm runs on a machine that sees the same files: a certificate, then a node.
-fn job(launch: &Launch) -> String {
+/// What a job of Slurm runs on a machine that sees the same files: a certificate, then a node; on a machine of its own unless all
+/// are on this one.
+fn job(launch: &Launch, alone: bool) -> String {
     let line = |words: &[String]| {
         let program = launch.program.display().to_string();
         let words = std::iter::once(program).chain(words.iter().cloned());
         let words: Vec<String> = words.map(|word| render::shell_word(&word)).collect();
         words.join(" ")
     };
-    let both = format!("{} && exec {}", line(&launch.prepare), line(&launch.start));
+    // The last word counts; neighbours reach it at its host's first address.
+    let listens = match alone {
+        true => "",
+        false => " --set gpu_actor.listen=$(hostname -i | cut -d\" \" -f1):0",
+    };
+    let (first, then) = (line(&launch.prepare), line(&launch.start));
+    let both = format!("{first} && exec {then}{listens}");
     format!("sh -c {}", render::shell_word(&both))
 }
 
@@ -244,5 +254,46 @@ fn cut(section: &MarketSection) -> Cut {
         on_demand_available: None,
         spot_price: Some(section.spot_price()),
         spot_available: Some(u32::try_from(section.most).unwrap_or(u32::MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_of_slurm_is_one_word_for_the_shell_whatever_is_in_a_path() {
+        let launch = Launch {
+            program: "/opt/spot mux".into(),
+            prepare: vec!["ca".into(), "issue".into(), "{name}".into()],
+            start: vec!["gpu-actor".into(), "--name".into(), "{name}".into()],
+            machines: PathBuf::new(),
+            processes: PathBuf::new(),
+            logs: PathBuf::new(),
+        };
+        let here = job(&launch, true);
+        assert!(
+            here.starts_with("sh -c '") && !here.contains("hostname"),
+            "{here}"
+        );
+        let there = job(&launch, false);
+        let told = std::process::Command::new("sh")
+            .args([
+                "-c",
+                &there.replace("sh -c", "printf %s").replace("{name}", "n1"),
+            ])
+            .output();
+        let told = told.map(|told| String::from_utf8_lossy(&told.stdout).into_owned());
+        let told = told.unwrap_or_default();
+        assert!(
+            told.starts_with(
+                "'/opt/spot mux' ca issue 'n1' && exec '/opt/spot mux' gpu-actor --name 'n1'"
+            ),
+            "{told}"
+        );
+        assert!(
+            told.contains("$(hostname -i"),
+            "the job's shell asks, not this one: {told}"
+        );
     }
 }

@@ -62,7 +62,7 @@ pub struct Question {
     number: u64,
     about: BTreeMap<u32, Vec<JobId>>,
     admission: Arc<Admission>,
-    shape: ModelShape,
+    shape: Box<ModelShape>,
     members: BTreeMap<NodeName, Member>,
     seats: Seats,
     tasks: BTreeMap<JobId, Task>,
@@ -166,7 +166,7 @@ impl Coordinator {
             number: self.arranging.last,
             about: about.collect(),
             admission,
-            shape: self.settings.backbone.shape.clone(),
+            shape: Box::new(self.settings.backbone.shape.clone()),
             members: self.planned_members(),
             seats,
             tasks: self.planned_tasks(new.values().flat_map(|topic| topic.jobs.iter().copied())),
@@ -178,10 +178,14 @@ impl Coordinator {
 
     /// The planner answered.
     pub(super) fn arranged(&mut self, answer: Answer) {
-        let open = self.arranging.open.take();
-        let Some((_, _, asked)) = open.filter(|(number, ..)| *number == answer.number) else {
-            self.ignored += 1;
-            return;
+        let asked = match self.arranging.open.take() {
+            Some((number, _, asked)) if number == answer.number => asked,
+            // A late answer to a question that was given up; the one that is open stays.
+            open => {
+                self.arranging.open = open;
+                self.ignored += 1;
+                return;
+            }
         };
         let topics = self.topics();
         for (replica, arrangement) in answer.arrangements {

@@ -34,7 +34,8 @@ impl Coordinator {
         let hurry = now.plus(within.since(reserve));
         node.leaving = Some(Leaving {
             until,
-            hurry: before.map_or(hurry, |told| told.hurry),
+            // A notice that says less than the one before counts; said again, the same one gives no more time.
+            hurry: before.map_or(hurry, |told| told.hurry.min(hurry)),
             cause,
             released: false,
         });
