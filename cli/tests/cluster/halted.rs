@@ -15,17 +15,14 @@ fn a_coordinator_that_was_stopped_for_long_changes_no_bit_and_starts_no_job_anew
     let wanted = sandbox.alone();
     let mut cluster = Cluster::start(&sandbox, 2, 3);
     cluster.submit();
-    for at in [30, 100] {
-        cluster.until_step(at);
-        let places = holders(&mut cluster);
-        assert!(cluster.signal("coordinator", "-STOP"));
-        // Longer than the lease (3 s) and than any node may be silent: nobody tells when that is over.
-        std::thread::sleep(std::time::Duration::from_secs(6));
-        assert!(cluster.signal("coordinator", "-CONT"));
-        let taken = cluster.until("it answers", |cluster| cluster.steps());
-        cluster.until_step(taken + 5);
-        assert_eq!(holders(&mut cluster), places, "stages stay where they are");
-    }
+    cluster.until_step(30);
+    let places = holders(&mut cluster);
+    assert!(cluster.signal("coordinator", "-STOP"));
+    // Longer than the lease (3 s) and than any node may be silent: nobody tells when that is over.
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    assert!(cluster.signal("coordinator", "-CONT"));
+    // Stages trained on meanwhile, perhaps to the end; what they told is heard by who leads next.
+    assert_eq!(holders(&mut cluster), places, "stages stay where they are");
     assert_same(&cluster.adapters(), &wanted);
     let (told, breaks) = cluster.steps_told();
     assert_eq!(

@@ -12,6 +12,7 @@ use super::coordinator::CoordinatorActor;
 use super::messages::{Arrived, Left, ORDERS, ToNode, Told};
 use super::renewal::{expired, send_away};
 use super::settings::Clock;
+use crate::life::membership::LinkId;
 
 /// Serves a node for as long as its connection lasts.
 pub(super) async fn serve(
@@ -25,48 +26,58 @@ pub(super) async fn serve(
     let Ok(link) = actor.send(Arrived(orders)).await else {
         return Ok(());
     };
+    let _goes = Goes { actor, link };
     let expired = expired(&peer, wall);
     tokio::pin!(expired);
-    let ended = loop {
+    loop {
         tokio::select! {
             notice = stream.receiver.receive::<Notice>() => match notice {
-                Err(error) => break Err(error),
-                Ok(None) => break Ok(()),
+                Err(error) => return Err(error),
+                Ok(None) => return Ok(()),
                 Ok(Some(notice)) => {
                     if let Some(fault) = impostor(&peer, &notice) {
                         peer.close(CloseCode::Identity, &fault);
-                        break Ok(());
+                        return Ok(());
                     }
                     if actor.send(Told(link, notice)).await.is_err() {
-                        break Ok(());
+                        return Ok(());
                     }
                 }
             },
             told = inbox.recv() => match told {
                 Some(ToNode::Order(ordered)) => {
-                    if let Err(error) = stream.sender.send(&*ordered).await {
-                        break Err(error);
-                    }
+                    stream.sender.send(&*ordered).await?;
                 }
                 Some(ToNode::Close(reason)) => {
                     peer.close(CloseCode::Forbidden, &reason);
-                    break Ok(());
+                    return Ok(());
                 }
                 None => {
                     peer.close(CloseCode::Busy, "orders wait for longer than the node may take");
-                    break Ok(());
+                    return Ok(());
                 }
             },
             () = &mut expired => {
                 send_away(&peer);
-                break Ok(());
+                return Ok(());
             }
-            () = stop.wait() => break Ok(()),
+            () = stop.wait() => return Ok(()),
         }
-    };
-    // An actor that is gone needs not know.
-    let _ = actor.send(Left(link)).await;
-    ended
+    }
+}
+
+/// Tells the actor that a node's connection ended, however it does: when the peer closes it, whoever serves its streams is
+/// dropped where it waits, and nothing behind that is run.
+struct Goes<'a> {
+    actor: &'a Addr<CoordinatorActor>,
+    link: LinkId,
+}
+
+impl Drop for Goes<'_> {
+    fn drop(&mut self) {
+        // Never waits: there are no more of them than of connections.
+        self.actor.do_send(Left(self.link));
+    }
 }
 
 /// A node may speak for nobody else.

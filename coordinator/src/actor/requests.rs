@@ -21,6 +21,7 @@ use super::messages::{ANSWERS, Ask, Gone, Question, ToClient};
 use super::renewal::{expired, send_away};
 use super::settings::CoordinatorSettings;
 use super::{nodes, samples};
+use crate::life::cluster::Handle;
 
 /// The doorkeeper.
 pub(super) struct CoordinatorService {
@@ -32,6 +33,16 @@ pub(super) struct CoordinatorService {
 
 const NO_AUTHORITY: &str =
     "this coordinator makes no certificates: ask whoever has the cluster's authority";
+
+/// Tells the actor that a client waits no more, however that came: one whose connection ended is dropped where it waits.
+struct Goes<'a>(&'a Addr<CoordinatorActor>, Handle);
+
+impl Drop for Goes<'_> {
+    fn drop(&mut self) {
+        // Never waits: there are no more of them than of clients.
+        self.0.do_send(Gone(self.1));
+    }
+}
 
 impl Service for CoordinatorService {
     async fn request(
@@ -120,20 +131,21 @@ impl CoordinatorService {
         let Ok(handle) = self.actor.send(Ask(question, answers)).await else {
             return stream.sender.send(&closing()).await;
         };
+        let _goes = Goes(&self.actor, handle);
         let expired = expired(peer, &self.settings.wall);
         tokio::pin!(expired);
-        let outcome = loop {
+        loop {
             let told = tokio::select! {
                 told = inbox.recv() => told,
                 () = &mut expired => {
                     send_away(peer);
-                    break Ok(());
+                    return Ok(());
                 }
-                () = stop.wait() => break stream.sender.send(&closing()).await,
+                () = stop.wait() => return stream.sender.send(&closing()).await,
             };
             let (reply, last) = match told {
                 // Too slow: the machine gave it up.
-                None => break Ok(()),
+                None => return Ok(()),
                 Some(ToClient::Reply(reply, last)) => (*reply, last),
                 Some(ToClient::Tokens(tokens)) => match text(&tokens) {
                     Some(text) => (Reply::Piece(text), false),
@@ -141,22 +153,14 @@ impl CoordinatorService {
                 },
             };
             // Of a sample that has ended: what its last tokens began and nothing completed.
-            if last
-                && let Some(rest) = text(&[])
-                && let Err(error) = stream.sender.send(&Reply::Piece(rest)).await
-            {
-                break Err(error);
+            if last && let Some(rest) = text(&[]) {
+                stream.sender.send(&Reply::Piece(rest)).await?;
             }
-            if let Err(error) = stream.sender.send(&reply).await {
-                break Err(error);
-            }
+            stream.sender.send(&reply).await?;
             if last {
-                break Ok(());
+                return Ok(());
             }
-        };
-        // An actor that is gone needs not know.
-        let _ = self.actor.send(Gone(handle)).await;
-        outcome
+        }
     }
 
     async fn sample(

@@ -172,7 +172,7 @@ impl Task {
     }
 }
 
-/// When a job that fits in memory joins those that train (`docs/adr/0016-joining.md`).
+/// When a job that fits in memory joins those that train (`docs/adr/0017-joining.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Saturation {
     /// Always.

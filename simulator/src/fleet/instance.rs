@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coordinator::plan::arrange::{arrange, optimizers};
+use coordinator::plan::arrange::{Levels, optimizers, with_levels};
 use coordinator::plan::estimate::Loads;
 use coordinator::plan::place::{Fleet, NoPlace, Seats, place};
 use coordinator::plan::snapshot::{Machine, Snapshot, Task};
@@ -40,6 +40,9 @@ impl System {
         }
     }
 }
+
+/// Jobs of an instance above which hybrid tasks are runs.
+const SEARCHED: usize = 16;
 
 /// A set of jobs: how many of each kind.
 pub(super) type Company = BTreeMap<usize, u32>;
@@ -153,7 +156,13 @@ impl<'a> Oracle<'a> {
                 / (estimate.micro_batches + self.width as u64 - 1);
             return Some(Pace { step, tokens, busy });
         }
-        let found = arrange(&pipeline, &tasks, &self.snapshot.options)?;
+        let options = &self.snapshot.options;
+        // Asked thousands of times: without the look at what other levels would give, and for many jobs by runs alone.
+        let levels = Levels {
+            search: tasks.len() <= SEARCHED,
+            ..Levels::of(options)
+        };
+        let found = with_levels(&pipeline, &tasks, options, levels)?;
         Some(Pace {
             step: found.step(),
             tokens,

@@ -1,9 +1,10 @@
 //! The end of the cluster in order: what jobs have learned is made durable first, and then all nodes stop. CL-7
 //!
 //! A node that was told to stop and closes its connection has left: it is not lost, and what its neighbours say of it is
-//! no news. One that is silent instead is lost, as ever. CL-14
+//! no news. One that is silent instead is lost, as ever. A replica that is durable ends with its nodes: the next leadership
+//! makes a plan, and finds none broken. CL-14
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shared::ids::{NodeName, PlanEpoch};
 use shared::units::Micros;
@@ -11,8 +12,10 @@ use shared::wire::notice::LeaveCause;
 use shared::wire::order::Order;
 
 use super::{Coordinator, Effect};
+use crate::life::layout::Links;
 use crate::life::membership::Leaving;
 use crate::life::transition::Event;
+use crate::record::Change;
 
 /// Toward no plan: the cluster ends.
 pub(super) const THE_END: PlanEpoch = PlanEpoch(0);
@@ -21,7 +24,12 @@ pub(super) const THE_END: PlanEpoch = PlanEpoch(0);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
     /// First stages end their round and make it durable, each under its epoch.
-    Saving(BTreeMap<NodeName, PlanEpoch>, Micros),
+    Saving {
+        leads: BTreeMap<NodeName, PlanEpoch>,
+        /// Those that are done.
+        saved: BTreeSet<NodeName>,
+        until: Micros,
+    },
     /// All nodes are told to stop.
     Stopping,
 }
@@ -42,23 +50,28 @@ impl Coordinator {
             self.send(lead, Order::Drain { epoch, toward });
         }
         let until = self.now.steady.plus(self.settings.bounds.drain);
-        self.closing = Some(Closing::Saving(leads, until));
+        self.closing = Some(Closing::Saving {
+            leads,
+            saved: BTreeSet::new(),
+            until,
+        });
         self.go_on_closing();
     }
 
     /// A first stage has made its round durable.
     pub(super) fn saved(&mut self, node: &NodeName, epoch: PlanEpoch) {
-        if let Some(Closing::Saving(leads, _)) = &mut self.closing
+        if let Some(Closing::Saving { leads, saved, .. }) = &mut self.closing
             && leads.get(node) == Some(&epoch)
         {
             leads.remove(node);
+            saved.insert(node.clone());
             self.go_on_closing();
         }
     }
 
     /// Looks how far the end is: when nothing more will be saved all stop, and when the last node left it is over.
     pub(super) fn go_on_closing(&mut self) {
-        if let Some(Closing::Saving(leads, until)) = &self.closing {
+        if let Some(Closing::Saving { leads, until, .. }) = &self.closing {
             let saves = |node: &NodeName| {
                 let place = self.book.layout.place_of(node);
                 let at_work = place.is_some_and(|(replica, _)| self.is_at_work(replica));
@@ -81,8 +94,26 @@ impl Coordinator {
         self.closing == Some(Closing::Stopping)
     }
 
+    /// Replicas that are durable end, and with them those that are broken. TR-1
+    fn end_saved(&mut self, saved: &BTreeSet<NodeName>) {
+        let layout = &self.book.layout;
+        let ended = |number: &u32| {
+            let lead = layout.lead(*number);
+            self.book.broken.contains(number) || lead.is_some_and(|lead| saved.contains(lead))
+        };
+        let mut target = layout.seats();
+        target.retain(|number, _| !ended(number));
+        if target.len() < layout.replicas.len() {
+            let epoch = self.book.last_epoch.next();
+            let layout = layout.after(epoch, &target, &BTreeSet::new(), &Links::new());
+            self.record(Change::InForce { layout });
+        }
+    }
+
     fn stop_all(&mut self) {
-        self.closing = Some(Closing::Stopping);
+        if let Some(Closing::Saving { saved, .. }) = self.closing.replace(Closing::Stopping) {
+            self.end_saved(&saved);
+        }
         let here = self.members.nodes().filter(|(_, node)| node.link.is_some());
         let names: Vec<NodeName> = here.map(|(name, _)| name.clone()).collect();
         for node in &names {

@@ -229,6 +229,7 @@ mod tests {
             vec![2],
             vec![2],
             vec![1],
+            vec![1],
         ];
         assert_eq!(slots(small), expected);
     }

@@ -108,6 +108,10 @@ fn as_3_an_answer_that_never_comes_is_asked_for_again() {
     let late = desk.questions.remove(0).answer();
     desk.input(Input::Arranged(late));
     assert_eq!(told(&mut desk, "a"), None);
+    // The one that is open is not the late one's to close.
+    let answer = answered(&mut desk);
+    desk.input(Input::Arranged(answer));
+    assert!(told(&mut desk, "a").is_some());
 }
 
 #[test]

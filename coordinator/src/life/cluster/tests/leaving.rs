@@ -186,7 +186,7 @@ fn a_node_that_went_before_its_stage_could_move_is_lost_at_once() {
 
 #[test]
 fn cl_14_nobody_is_lost_when_the_cluster_ends_in_order() {
-    let (mut desk, _) = at_work(2, &["a", "b", "c"]);
+    let (mut desk, job) = at_work(2, &["a", "b", "c"]);
     desk.ask(Request::Shutdown);
     desk.drained("a", Ok(()));
     // One ends before its neighbour, which complains of it.
@@ -202,6 +202,19 @@ fn cl_14_nobody_is_lost_when_the_cluster_ends_in_order() {
     desk.fall_silent("c");
     desk.pass(10_000);
     assert_eq!(told(&desk), ["node_left", "node_left", "node_lost"]);
+    // The next leadership finds nothing broken, and no job recovers from anything.
+    desk.restart();
+    for node in ["a", "b"] {
+        desk.come(node, 2, None);
+    }
+    desk.pass(1_000);
+    for _ in 0..2 {
+        obey(&mut desk, &["a", "b"], ["", ""]);
+    }
+    assert_eq!(seated(&desk), ["a", "b"]);
+    goes_on(&mut desk, job, "a");
+    assert_eq!(view(&mut desk, job).recoveries, 0);
+    assert_eq!(told(&desk).len(), 3);
 }
 
 #[test]
