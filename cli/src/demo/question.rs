@@ -9,6 +9,15 @@ use crate::control::{Flow, unfitting};
 use crate::desk::Desk;
 use crate::exit::Failure;
 
+/// Answers in the order of the probes.
+#[derive(Clone, Debug)]
+pub(crate) struct Answers {
+    /// Of the bare model.
+    pub(crate) before: Vec<String>,
+    /// With each job's adapter.
+    pub(crate) after: Vec<String>,
+}
+
 /// What a program is told of a question.
 #[derive(Debug, Serialize)]
 pub(crate) struct Told<'a> {

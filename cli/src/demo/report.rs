@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::demo::kit::Probe;
+use crate::demo::question::Answers;
 use crate::demo::shift::Moved;
 use crate::demo::tour;
 use crate::exit::Failure;
@@ -20,15 +21,6 @@ show that each job learned its task, not how often it is right.
 
 /// Characters of an answer that are shown.
 const SHOWN: usize = 150;
-
-/// Answers in the order of the probes.
-#[derive(Clone, Debug)]
-pub(crate) struct Answers {
-    /// Of the bare model.
-    pub(crate) before: Vec<String>,
-    /// With each job's adapter.
-    pub(crate) after: Vec<String>,
-}
 
 /// What trained, and what it took.
 #[derive(Clone, Debug)]

@@ -10,8 +10,8 @@ use shared::wire::view::ClusterView;
 
 use super::kit::{self, Probe};
 use super::lodging::{self, Wishes};
-use super::question::Told;
-use super::report::{Answers, Cluster, Happened};
+use super::question::{Answers, Told};
+use super::report::{Cluster, Happened};
 use super::steady::Steady;
 use super::tour::Tour;
 use crate::adapter_folder;

@@ -12,8 +12,7 @@ use shared::wire::view::{EventView, JobView};
 
 use super::heard::Heard;
 use super::lodging::News;
-use super::question;
-use super::report::Answers;
+use super::question::{self, Answers};
 use super::shift::{Held, Moved, Shift};
 use super::steady;
 use crate::clock::Stopwatch;

@@ -25,8 +25,8 @@ use crate::feed::{Observed, instant_text, price_history};
 use crate::market::Pool;
 use element::Element;
 use form::Form;
-use refusal::unsure;
-use words::{AWS, Fleet};
+use refusal::{AWS, unsure};
+use words::Fleet;
 
 /// Most pages of one answer.
 const PAGES: usize = 100;

@@ -1,8 +1,10 @@
 //! What EC2 says when it does not do it.
 
 use super::element::Element;
-use super::words::AWS;
 use crate::provider::ProviderError;
+
+/// The provider's name.
+pub(super) const AWS: &str = "aws";
 
 /// What a status and a body say that went wrong; nothing when the call succeeded.
 #[must_use]

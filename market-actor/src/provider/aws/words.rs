@@ -15,9 +15,6 @@ pub const CLUSTER_TAG: &str = "spotmux-cluster";
 /// Tag of the request that a machine came of; the machine reads its node's name from it.
 pub const TOKEN_TAG: &str = "spotmux-token";
 
-/// Its name.
-pub(super) const AWS: &str = "aws";
-
 /// What machines are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fleet {
@@ -91,7 +88,7 @@ pub fn granted(answer: &Element, want: &Want) -> Result<Machine, ProviderError> 
 #[cfg(test)]
 mod tests {
     use super::super::form::acquire;
-    use super::super::refusal::fault;
+    use super::super::refusal::{AWS, fault};
     use super::*;
     use crate::market::Pool;
 
