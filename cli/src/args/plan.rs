@@ -220,7 +220,7 @@ pub(crate) struct SimulateArgs {
     /// A folder with a trace; absent: drawn
     #[arg(long, value_name = "DIR")]
     pub(crate) trace: Option<PathBuf>,
-    /// Jobs that come in an hour [default: as many as would keep all GPUs busy, one job to each]
+    /// Jobs that come in an hour [default: half as many again as would keep all GPUs busy, one job to each]
     #[arg(long, value_name = "N", value_parser = parse::positive)]
     pub(crate) jobs_per_hour: Option<f64>,
     /// Hours that are simulated

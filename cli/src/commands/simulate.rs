@@ -46,7 +46,8 @@ pub(crate) fn run(
     let clock = Stopwatch::start();
     let setting = setting(args, settings)?;
     setting.check(0).or_exit(Exit::Usage)?;
-    let alone = f64::from(args.gpus) * 3_600.0 / PHILLY.0 as f64;
+    // Work for all GPUs and half of it again: what one job to a GPU leaves in the queue is what sharing is for.
+    let alone = 1.5 * f64::from(args.gpus) * 3_600.0 / PHILLY.0 as f64;
     let jobs_per_hour = args.jobs_per_hour.unwrap_or(alone);
     let pace = Pace::new(jobs_per_hour, u64::from(args.hours)).or_exit(Exit::Usage)?;
     let (arrivals, source) = arrivals(args, pace)?;

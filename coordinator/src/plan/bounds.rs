@@ -146,10 +146,8 @@ pub fn check_model(model: &ModelShape) -> Result<(), OutOfBounds> {
 
 fn check_machine(machine: &Machine) -> Result<(), OutOfBounds> {
     MEMORY.check(machine.memory.0)?;
-    PRICE
-        .check(machine.price.0 / 1_000_000)
-        .and(LOSSES.check(machine.losses_per_kilohour))
-        .map(drop)
+    PRICE.check(machine.price.0 / 1_000_000)?;
+    LOSSES.check(machine.losses_per_kilohour).map(drop)
 }
 
 fn check_task(task: &Task) -> Result<(), OutOfBounds> {

@@ -108,6 +108,18 @@ fn told(change: &Change) -> Told {
             format!("plan {} holds: {layout}", layout.epoch),
             json!({ "epoch": layout.epoch, "replicas": layout.replicas }),
         ),
+        Change::DrainAsked { .. }
+        | Change::NodeJoined { .. }
+        | Change::NotDurable { .. }
+        | Change::NodeLeaving { .. }
+        | Change::NodeLeft { .. }
+        | Change::NodeLost { .. } => told_of_node(change),
+    }
+}
+
+/// A change of a node.
+fn told_of_node(change: &Change) -> Told {
+    match change {
         Change::DrainAsked { node, undo: true } => info(
             "drain_undone",
             format!("{node} may have work again"),
@@ -147,6 +159,7 @@ fn told(change: &Change) -> Told {
             format!("{node} is lost: {reason}"),
             json!({ "node": node }),
         ),
+        _ => unreachable!("it is about a node"),
     }
 }
 

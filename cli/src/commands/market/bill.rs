@@ -54,7 +54,7 @@ pub(super) fn run(args: &BillArgs, settings: &Settings, output: &Output) -> Resu
 
 fn told(kept: &Kept, section: &MarketSection, machines: usize) -> Told {
     let latest = kept.history.slots.last();
-    let hourly = latest.map_or(section.on_demand_price(), |slot| slot.on_demand_price);
+    let hourly = latest.map_or_else(|| section.on_demand_price(), |slot| slot.on_demand_price);
     let purse = &kept.purse;
     Told {
         at: kept.at,

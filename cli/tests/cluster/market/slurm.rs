@@ -59,7 +59,7 @@ impl Slurm {
     /// Three nodes of one processor; a partition that is preempted for the other.
     fn start() -> Result<Self, String> {
         for name in ["munged", "slurmctld", "slurmd", "sbatch"] {
-            on_path(name).ok_or(format!("{name} is not installed (slurm-wlm, munge)"))?;
+            on_path(name).ok_or_else(|| format!("{name} is not installed (slurm-wlm, munge)"))?;
         }
         let id = Command::new("id").arg("-u").output().unwrap();
         if id.stdout.trim_ascii() != b"0" {

@@ -60,7 +60,7 @@ fn a_market_and_a_plan_of_stages_do_not_block_each_other() {
         for _ in 0..10 {
             world.pass(30);
             let held = world.count(Kind::Spot) + world.count(Kind::OnDemand);
-            assert!(held >= 2 && held <= 4, "{policy}: {held} machines");
+            assert!((2..=4).contains(&held), "{policy}: {held} machines");
         }
         assert!(world.jobs[0].tokens > 0);
     }

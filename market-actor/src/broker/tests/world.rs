@@ -222,19 +222,19 @@ impl World {
     }
 
     pub(super) fn kept(&self) -> Option<Kept> {
-        let kept = self.done.iter().filter_map(|effect| match effect {
+        let mut kept = self.done.iter().rev().filter_map(|effect| match effect {
             Effect::Keep(kept) => Some(kept.as_ref().clone()),
             _ => None,
         });
-        kept.last()
+        kept.next()
     }
 
     pub(super) fn decided(&self) -> &Decided {
-        let decided = self.done.iter().filter_map(|effect| match effect {
+        let mut decided = self.done.iter().rev().filter_map(|effect| match effect {
             Effect::Decided(decided) => Some(decided.as_ref()),
             _ => None,
         });
-        decided.last().expect("something was decided")
+        decided.next().expect("something was decided")
     }
 
     pub(super) fn count(&self, kind: Kind) -> usize {

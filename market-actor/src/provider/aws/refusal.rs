@@ -3,7 +3,7 @@
 use super::element::Element;
 use crate::provider::ProviderError;
 
-/// Its name, as errors and events have it.
+/// The provider's name.
 pub(super) const AWS: &str = "aws";
 
 /// What a status and a body say that went wrong; nothing when the call succeeded.

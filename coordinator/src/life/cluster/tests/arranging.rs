@@ -11,14 +11,14 @@ use crate::life::strain;
 /// What a node was told last, if anything since the last look.
 fn told(desk: &mut Desk, node: &str) -> Option<Arrangement> {
     let orders = desk.orders(node).into_iter();
-    let arrangements = orders.filter_map(|order| match order {
+    let mut arrangements = orders.filter_map(|order| match order {
         Order::Arrange { epoch, arrangement } => {
             assert_eq!(epoch, PlanEpoch(1));
             Some(arrangement)
         }
         _ => None,
     });
-    arrangements.last()
+    arrangements.next_back()
 }
 
 fn jobs(arrangement: &Arrangement) -> Vec<JobId> {
