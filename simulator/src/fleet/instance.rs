@@ -229,5 +229,5 @@ pub fn best_width(setting: &Setting, mix: &Mix, system: System) -> Result<usize,
             best = Some((each, width));
         }
     }
-    best.map(|(_, width)| width).ok_or(why.into())
+    best.map(|(_, width)| width).ok_or_else(|| why.into())
 }
