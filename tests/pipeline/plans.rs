@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use coordinator::life::admission;
+use coordinator::life::admission::{self, Levels};
 use coordinator::plan::answer::Plan as Answer;
 use coordinator::plan::place::Seat;
 use coordinator::plan::profile::{Link, Weights, processor};
@@ -100,7 +100,7 @@ fn carry_out(
     model: &Arc<Model>,
     plans: &[Plan],
     answer: &Answer,
-    (align, tokens_per_pass): (bool, usize),
+    (levels, tokens_per_pass): (Levels, usize),
 ) -> BTreeMap<JobId, Remains> {
     let plan = |job: &JobId| &plans[job.0 as usize];
     let mut left = BTreeMap::new();
@@ -110,7 +110,7 @@ fn carry_out(
             .iter()
             .filter(|(_, wait)| wait.replica == *number);
         let late: Vec<JobId> = waits.map(|(job, _)| *job).collect();
-        let arrangement = admission::of_answer(replica, align);
+        let arrangement = admission::of_answer(replica, levels);
         assert_eq!(arrangement.fault(), None);
         let arranged = arrangement.hybrid_tasks().map(|task| task.jobs.len());
         assert_eq!(arranged.sum::<usize>(), replica.jobs.len());
@@ -154,7 +154,7 @@ proptest! {
         let question = snapshot(&model, &plans, &nodes, options);
         // Nodes too small for the backbone make no plan.
         if let Ok((answer, _)) = solve(&question, None) {
-            let left = carry_out(&model, &plans, &answer, (align, tokens_per_pass));
+            let left = carry_out(&model, &plans, &answer, (Levels { fuse, order, align }, tokens_per_pass));
             let placed = plans.len() - answer.refused.len();
             prop_assert_eq!(left.len(), placed, "a job has no place: {:?}", answer.waiting);
             for (job, found) in left {

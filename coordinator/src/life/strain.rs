@@ -6,7 +6,10 @@
 //! counts: a process seldom gives memory back, so what stays is not worse.
 //!
 //! Each time is one more level, up to [`MOST`], by which passes are made smaller: hybrid tasks of several jobs are split
-//! in two, those of one job have twice the parts, and the bounds on rows are halved, down to a block.
+//! in two, those of one job have twice the parts, and the bounds on rows are halved, down to a block. The level is the
+//! node's: it stays when its jobs or its seat change. A replica has the highest of its nodes, and of those that compute
+//! shares of the jobs that it leads. After [`CALM`] beats in a row of at most half of what the node offers the level falls
+//! by one: passes of twice the rows need no more than twice as much.
 
 use shared::ids::JobId;
 use shared::plan::arrangement::{Arrangement, HybridTask, MOST_PARTS};
@@ -16,6 +19,8 @@ use crate::plan::snapshot::BLOCK;
 
 /// Heartbeats in a row that must say so.
 pub const BEATS: u32 = 3;
+/// Heartbeats in a row after which a level less is tried.
+pub const CALM: u32 = 60;
 /// Most levels.
 pub const MOST: u32 = 6;
 
@@ -24,23 +29,62 @@ pub const MOST: u32 = 6;
 pub struct Strain {
     /// Heartbeats in a row above the mark.
     over: u32,
+    /// Heartbeats in a row at or below half of what the node offers.
+    under: u32,
     /// More than this is too much; 0: what the node offers, and a sixteenth.
     mark: Bytes,
+    /// By how much passes are made smaller for it.
+    level: u32,
+}
+
+/// What a heartbeat changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Passes shall be made smaller.
+    Smaller,
+    /// Passes may be larger again.
+    Larger,
 }
 
 impl Strain {
-    /// Notes what a heartbeat says; whether passes shall be made smaller.
-    pub fn beat(&mut self, used: Bytes, offered: Bytes) -> bool {
+    /// By how much passes are made smaller for this node.
+    #[must_use]
+    pub fn level(&self) -> u32 {
+        self.level
+    }
+
+    /// Notes what a heartbeat says; what shall change.
+    pub fn beat(&mut self, used: Bytes, offered: Bytes) -> Option<Turn> {
         let slack = Bytes(offered.0 / 16);
         let least = Bytes(offered.0.saturating_add(slack.0));
         let over = used > self.mark.max(least);
+        let under = self.level > 0 && used.0 <= offered.0 / 2;
         self.over = if over { self.over + 1 } else { 0 };
+        self.under = if under { self.under + 1 } else { 0 };
+        if self.under >= CALM {
+            (self.under, self.mark) = (0, Bytes(0));
+            return Some(Turn::Larger);
+        }
         if self.over < BEATS {
-            return false;
+            return None;
         }
         self.over = 0;
         self.mark = Bytes(used.0.saturating_add(slack.0));
-        true
+        Some(Turn::Smaller)
+    }
+
+    /// A level more or less than the node has; more is one more than its passes are at by now. Whether there is such a
+    /// level.
+    pub fn turn(&mut self, turn: Turn, by_now: u32) -> bool {
+        let next = match turn {
+            Turn::Smaller => by_now.max(self.level).saturating_add(1),
+            Turn::Larger => self.level.saturating_sub(1),
+        };
+        let there_is = next <= MOST && next != self.level;
+        if there_is {
+            self.level = next;
+        }
+        there_is
     }
 }
 
@@ -82,7 +126,7 @@ mod tests {
     fn a_node_is_strained_after_some_beats_and_again_only_when_it_grows() {
         let told = |beats: &[u64]| -> Vec<bool> {
             let mut strain = Strain::default();
-            let beat = |used: &u64| strain.beat(Bytes(*used), Bytes(160));
+            let beat = |used: &u64| strain.beat(Bytes(*used), Bytes(160)).is_some();
             beats.iter().map(beat).collect()
         };
         assert_eq!(told(&[170; 5]), [false; 5], "within a sixteenth");
@@ -92,6 +136,25 @@ mod tests {
         // 173 and a sixteenth of 160 is 183.
         (expected[2], expected[9]) = (true, true);
         assert_eq!(told(&beats), expected);
+    }
+
+    #[test]
+    fn a_level_falls_after_calm_and_the_same_overload_counts_again() {
+        let mut strain = Strain::default();
+        let mut told = |used: u64, level| {
+            let beats = if used > 80 { BEATS } else { CALM };
+            let turns = (0..beats).map(|_| strain.beat(Bytes(used), Bytes(160)));
+            let turn = turns.last().flatten();
+            let turned = turn.filter(|turn| strain.turn(*turn, level));
+            (turned, strain.level())
+        };
+        assert_eq!(told(80, 0), (None, 0), "no level to fall");
+        // The replica was at level 2 for another node.
+        assert_eq!(told(200, 2), (Some(Turn::Smaller), 3));
+        assert_eq!(told(200, 3), (None, 3));
+        assert_eq!(told(80, 3), (Some(Turn::Larger), 2));
+        assert_eq!(told(200, 2), (Some(Turn::Smaller), 3));
+        assert_eq!(told(300, MOST), (None, 3), "there is an end to it");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use anyhow::Context;
-use coordinator::life::admission::of_answer;
+use coordinator::life::admission::{self, of_answer};
 use coordinator::plan::align::{self, Chunk};
 use coordinator::plan::answer::Replica;
 use coordinator::plan::arrange::{Arrangement, Levels, weigh, with_levels};
@@ -75,9 +75,9 @@ pub(crate) struct Planned {
     pub(crate) orders: Orders<JobName>,
     /// Most rows of a pass.
     pub(crate) pass_rows: u64,
-    /// Micro-batches of a step.
+    /// Micro-batches of a step of a hybrid task at most, as they are carried out.
     pub(crate) micro_batches: u64,
-    /// Hybrid tasks.
+    /// Hybrid tasks, as they are carried out.
     pub(crate) hybrid_tasks: usize,
     /// Nanoseconds of a step, predicted.
     pub(crate) predicted: u64,
@@ -190,8 +190,7 @@ impl<'a> Question<'a> {
         });
         let pass_rows = parts.max().unwrap_or(0);
         let specs = workload.specs()?;
-        let (predicted, micro_batches) = (arrangement.step(), arrangement.micro_batches);
-        let hybrid_tasks = arrangement.hybrid_tasks.len();
+        let predicted = arrangement.step();
         let replica = Replica {
             seats: self.seats.clone(),
             jobs: self.snapshot.tasks.keys().copied().collect(),
@@ -202,13 +201,20 @@ impl<'a> Question<'a> {
             let at = usize::try_from(job.0).ok()?.checked_sub(1)?;
             specs.get(at).map(|spec| spec.name.clone())
         };
+        let levels = admission::Levels {
+            fuse: !matches!(off, Off::Fuse | Off::All),
+            order: !matches!(off, Off::Order | Off::All),
+            align: !padded,
+        };
+        let orders = of_answer(&replica, levels).renamed(name);
+        let parts = orders.hybrid_tasks().map(|task| u64::from(task.parts));
         Ok(Planned {
             off,
-            orders: of_answer(&replica, !padded).renamed(name),
+            micro_batches: parts.max().unwrap_or(0),
+            hybrid_tasks: orders.hybrid_tasks().count(),
+            orders,
             workload,
             pass_rows,
-            micro_batches,
-            hybrid_tasks,
             predicted,
         })
     }

@@ -12,7 +12,7 @@
 //! jobs of a hybrid task are *dealt* into runs of about equal rows that follow each other, each with as many parts fewer: the
 //! passes stay as large and as many, and in each run the steps of other jobs close. So many runs are made that 2 S of them
 //! follow each other in a round of S stages, where jobs allow: S to be on their way, S to hide what the stages say to each
-//! other about a step.
+//! other about a step. That is a matter of order: with `plan.order` off none are dealt.
 //!
 //! What a first stage is not told: how far forward passes go ahead (the template's third rule). Stages go as far as 1F1B and
 //! their budgets of activations let them, which needs no plan and waits for no pass that is late.
@@ -58,6 +58,7 @@ struct Told<'a> {
     jobs: &'a [JobId],
     /// What each micro-batch has of each job.
     chunks: &'a [Vec<Chunk>],
+    order: bool,
     align: bool,
 }
 
@@ -92,7 +93,7 @@ impl Told<'_> {
     /// Hybrid tasks of each bucket as runs that follow each other.
     fn dealt(&self, buckets: Vec<Vec<HybridTask<usize>>>) -> Vec<Vec<HybridTask<usize>>> {
         let runs = (2 * self.stages).div_ceil(buckets.len().max(1));
-        if self.stages < 2 || runs < 2 {
+        if !self.order || self.stages < 2 || runs < 2 {
             return buckets;
         }
         let mut dealt = Vec::new();
@@ -115,9 +116,10 @@ impl Told<'_> {
     }
 }
 
-/// What the first stage of a replica of a plan is told; the default while there is nothing to arrange.
+/// What the first stage of a replica of a plan is told, where these levels were on; the default while there is nothing to
+/// arrange.
 #[must_use]
-pub fn of_answer(replica: &Replica, align: bool) -> Orders {
+pub fn of_answer(replica: &Replica, levels: Levels) -> Orders {
     let arrangement = replica.arrangement.as_ref();
     arrangement.map_or_else(Orders::default, |arrangement| {
         let told = Told {
@@ -125,7 +127,8 @@ pub fn of_answer(replica: &Replica, align: bool) -> Orders {
             stages: replica.seats.len(),
             jobs: &replica.jobs,
             chunks: &replica.chunks,
-            align,
+            order: levels.order,
+            align: levels.align,
         };
         told.orders()
     })
@@ -155,6 +158,7 @@ impl Gate {
             stages: pipeline.len(),
             jobs: &jobs,
             chunks: &chunks,
+            order: self.snapshot.options.order,
             align: self.align,
         };
         Some(told.orders())
@@ -171,6 +175,10 @@ mod tests {
 
     /// Jobs of so many rows in one hybrid task each list, in C parts, and each list a bucket.
     fn told(tasks: &[Vec<u32>], parts: u64, stages: usize) -> (Orders, Vec<u64>) {
+        told_with(tasks, parts, stages, true)
+    }
+
+    fn told_with(tasks: &[Vec<u32>], parts: u64, stages: usize, order: bool) -> (Orders, Vec<u64>) {
         let (mut hybrid_tasks, mut rows) = (Vec::new(), Vec::new());
         for task in tasks {
             let first = rows.len();
@@ -209,6 +217,7 @@ mod tests {
             stages,
             jobs: &jobs,
             chunks: &rows.iter().map(chunks).collect::<Vec<_>>(),
+            order,
             align: true,
         };
         (told.orders(), rows)
@@ -242,6 +251,8 @@ mod tests {
         ];
         assert_eq!(jobs(&orders), runs);
         assert_eq!(orders.buckets.len(), 4);
+        let (plain, _) = told_with(&[vec![512; 8]], 4, 2, false);
+        assert_eq!(jobs(&plain), [((0..8).collect(), 4)], "without order");
         // Fewer jobs than runs, and one that cannot be dealt.
         let (orders, _) = told(&[vec![512; 2]], 4, 2);
         assert_eq!(jobs(&orders), [(vec![0], 2), (vec![1], 2)]);

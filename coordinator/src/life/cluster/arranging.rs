@@ -20,11 +20,14 @@ use shared::wire::order::Order;
 
 use super::question::{Answer, Question};
 use super::{Coordinator, Effect};
-use crate::life::strain::{self, Strain};
+use crate::life::strain::{self, Strain, Turn};
 use crate::record::Change;
 
-/// A question that is not answered for so long is asked again.
+/// A question that is not answered for so long is asked again. At each repeat it is twice as long: the planner may be at
+/// the question of before still, and a slow one shall be waited for and not be started over and over.
 const PATIENCE: Micros = Micros(60_000_000);
+/// Most times that the patience doubles.
+const DOUBLED: u32 = 10;
 
 /// What an arrangement depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +41,6 @@ struct Topic {
 struct Known {
     topic: Topic,
     arrangement: Arrangement,
-    /// By how much passes were made smaller.
-    level: u32,
 }
 
 /// What is remembered of questions and answers.
@@ -49,6 +50,9 @@ pub(super) struct Arranging {
     /// The open question: its number, since when, and what about.
     open: Option<(u64, Micros, BTreeMap<u32, Topic>)>,
     last: u64,
+    /// Questions that were given up since the last answer.
+    given_up: u32,
+    /// Of nodes, as long as they are the same processes: jobs and seats may change meanwhile.
     strains: BTreeMap<NodeName, Strain>,
 }
 
@@ -83,9 +87,13 @@ impl Coordinator {
             return;
         }
         let now = self.now.steady;
+        let patience = Micros(PATIENCE.0 << self.arranging.given_up.min(DOUBLED));
         let open = self.arranging.open.as_ref();
-        if open.is_some_and(|(_, since, _)| now.since(*since) < PATIENCE) {
+        if open.is_some_and(|(_, since, _)| now.since(*since) < patience) {
             return;
+        }
+        if self.arranging.open.take().is_some() {
+            self.arranging.given_up += 1;
         }
         let topics = self.topics();
         let known = &mut self.arranging.known;
@@ -96,7 +104,6 @@ impl Coordinator {
             before.map_or(!topic.jobs.is_empty(), |before| before != topic)
         });
         if new.is_empty() {
-            self.arranging.open = None;
             return;
         }
         self.arranging.last += 1;
@@ -129,6 +136,7 @@ impl Coordinator {
                 return;
             }
         };
+        self.arranging.given_up = 0;
         let topics = self.topics();
         for (replica, arrangement) in answer.arrangements {
             let Some(topic) = asked.get(&replica) else {
@@ -137,12 +145,9 @@ impl Coordinator {
             if topics.get(&replica) != Some(topic) {
                 continue;
             }
-            let before = self.arranging.known.get(&replica);
-            let before = before.filter(|known| known.topic.epoch == topic.epoch);
             let known = Known {
                 topic: topic.clone(),
                 arrangement: arrangement.unwrap_or_default(),
-                level: before.map_or(0, |known| known.level),
             };
             self.arranging.known.insert(replica, known);
             self.tell_arrangement(replica);
@@ -150,59 +155,100 @@ impl Coordinator {
         self.arrange();
     }
 
-    /// Tells a first stage how its jobs train together, if that is known. AS-2
+    /// Replicas that compute what a replica cuts into passes: itself, and those that share the jobs that it leads.
+    fn computing(&self, replica: u32) -> Vec<u32> {
+        let ledger = &self.book.ledger;
+        let here = ledger.on(replica).into_iter();
+        let most = here
+            .filter_map(|job| ledger.get(job))
+            .map(|job| job.replicas);
+        let mut all = self.book.layout.sharing(replica, most.max().unwrap_or(1));
+        all.push(replica);
+        all
+    }
+
+    /// By how much passes that a replica cuts are made smaller.
+    fn level(&self, replica: u32) -> u32 {
+        let replicas = &self.book.layout.replicas;
+        let computing = self.computing(replica);
+        let standing = computing.iter().filter_map(|n| replicas.get(n));
+        let seats = standing.flat_map(|standing| &standing.seats);
+        let strains = seats.filter_map(|seat| self.arranging.strains.get(&seat.node));
+        strains.map(Strain::level).max().unwrap_or(0)
+    }
+
+    /// Tells a first stage how its jobs train together, if that is known, and how large passes may be where memory is
+    /// short. AS-2
     pub(super) fn tell_arrangement(&mut self, replica: u32) {
-        let Some((lead, epoch)) = self.lead(replica) else {
-            return;
-        };
+        if self.known_of(replica).is_some() || self.level(replica) > 0 {
+            self.send_arrangement(replica);
+        }
+    }
+
+    /// Tells a first stage that got jobs how large their passes may be, where memory is short.
+    pub(super) fn tell_level(&mut self, replica: u32) {
+        if self.level(replica) > 0 {
+            self.send_arrangement(replica);
+        }
+    }
+
+    /// What is known under the epoch that a replica stands under.
+    fn known_of(&self, replica: u32) -> Option<&Arrangement> {
+        let (_, epoch) = self.lead(replica)?;
         let known = self.arranging.known.get(&replica);
-        let Some(known) = known.filter(|known| known.topic.epoch == epoch) else {
+        let known = known.filter(|known| known.topic.epoch == epoch)?;
+        Some(&known.arrangement)
+    }
+
+    fn send_arrangement(&mut self, replica: u32) {
+        let (Some((lead, epoch)), Some(admission)) = (self.lead(replica), &self.settings.admission)
+        else {
             return;
         };
-        let own = self.settings.admission.as_ref();
-        let own = own.map_or(u64::MAX, |admission| admission.tokens_per_pass);
-        let arrangement = strain::eased(&known.arrangement, known.level, own);
+        let unknown = Arrangement::default();
+        let arrangement = self.known_of(replica).unwrap_or(&unknown);
+        let own = admission.tokens_per_pass;
+        let arrangement = strain::eased(arrangement, self.level(replica), own);
         self.send(&lead, Order::Arrange { epoch, arrangement });
     }
 
     /// A heartbeat tells how much memory a node has in use: where that is more than it offers, the passes of its replica
-    /// are made smaller.
+    /// are made smaller, and those of replicas that send it rows.
     pub(super) fn look_at_memory(&mut self, node: &NodeName, used: Bytes) {
         let Some(offered) = self.members.get(node).map(|node| node.hello.memory) else {
             return;
         };
-        let strain = self.arranging.strains.entry(node.clone()).or_default();
-        if !strain.beat(used, offered) {
-            return;
-        }
         let place = self.book.layout.place_of(node);
-        let Some((replica, _)) = place.filter(|(replica, _)| self.is_at_work(*replica)) else {
+        let at_work = place.filter(|(replica, _)| self.is_at_work(*replica));
+        // Nobody could be told, so it does not count.
+        let (Some((replica, _)), true) = (at_work, self.settings.admission.is_some()) else {
             return;
         };
-        let Some((_, epoch)) = self.lead(replica) else {
+        let strain = self.arranging.strains.entry(node.clone()).or_default();
+        let Some(turn) = strain.beat(used, offered) else {
             return;
         };
-        let known = self.arranging.known.entry(replica);
-        // Nothing was asked about its jobs yet.
-        let known = known.or_insert_with(|| Known {
-            topic: Topic {
-                epoch,
-                jobs: Vec::new(),
-            },
-            arrangement: Arrangement::default(),
-            level: 0,
-        });
-        if known.level >= strain::MOST {
+        let replicas: Vec<u32> = self.book.layout.replicas.keys().copied().collect();
+        let cut = replicas
+            .into_iter()
+            .filter(|n| self.is_at_work(*n) && self.computing(*n).contains(&replica));
+        let cut: Vec<u32> = cut.collect();
+        let by_now = cut.iter().map(|n| self.level(*n)).max().unwrap_or(0);
+        let strain = self.arranging.strains.entry(node.clone()).or_default();
+        if !strain.turn(turn, by_now) {
             return;
         }
-        known.level += 1;
-        let reason = format!(
-            "{node} has {used} in use and offers {offered}: passes are made smaller (level {} of {})",
-            known.level,
-            strain::MOST
-        );
-        self.record(Change::Regrouped { replica, reason });
-        self.tell_arrangement(replica);
+        if turn == Turn::Smaller {
+            let reason = format!(
+                "{node} has {used} in use and offers {offered}: passes are made smaller (level {} of {})",
+                strain.level(),
+                strain::MOST
+            );
+            self.record(Change::Regrouped { replica, reason });
+        }
+        for replica in cut {
+            self.send_arrangement(replica);
+        }
     }
 
     /// A node is another process than before: what was known of its memory is of no use.

@@ -121,6 +121,8 @@ impl Coordinator {
         }
         if !jobs.is_empty() {
             self.send(&lead, Order::Admit { epoch, jobs });
+            // Jobs that are shared bring replicas whose memory may be short.
+            self.tell_level(replica);
         }
     }
 

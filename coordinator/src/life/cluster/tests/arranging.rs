@@ -115,6 +115,22 @@ fn as_3_an_answer_that_never_comes_is_asked_for_again() {
 }
 
 #[test]
+fn as_1_a_planner_that_is_slow_is_asked_less_and_less_often() {
+    let mut desk = desk(64);
+    submit(&mut desk, "one");
+    // 0, 1, 3, 7, 15, 31 and 63 minutes.
+    desk.pass(3_700_000);
+    assert_eq!(desk.questions.len(), 6);
+    let answer = desk.questions.pop().map(|question| question.answer());
+    desk.questions.clear();
+    desk.input(Input::Arranged(answer.expect("a question")));
+    // Once it answered, patience is as at first.
+    submit(&mut desk, "two");
+    desk.pass(70_000);
+    assert_eq!(desk.questions.len(), 2);
+}
+
+#[test]
 fn memory_beyond_what_a_node_offers_makes_passes_smaller_and_is_an_event() {
     let (mut desk, both, arrangement) = two();
     let beat = |desk: &mut Desk, mib: u64| {
@@ -153,7 +169,25 @@ fn memory_beyond_what_a_node_offers_makes_passes_smaller_and_is_an_event() {
     let answer = answered(&mut desk);
     desk.input(Input::Arranged(answer));
     let next = told(&mut desk, "a").expect("an arrangement");
-    assert!(next.pass_rows <= Some(256), "{next:?}");
+    let (mut other, ..) = two();
+    submit(&mut other, "three");
+    other.input(Input::Tick);
+    let answer = answered(&mut other);
+    other.input(Input::Arranged(answer));
+    let calm = told(&mut other, "a").expect("an arrangement");
+    assert_eq!(next, strain::eased(&calm, 1, 512));
+    // What is told before an answer is there is as small.
+    desk.leave("a");
+    let held = Held {
+        epoch: PlanEpoch(1),
+        replica: 0,
+        stage: 0,
+        linked: true,
+        jobs: both.map(|job| (job, 0)).to_vec(),
+        paused: Vec::new(),
+    };
+    desk.come("a", 1, Some(held));
+    assert_eq!(told(&mut desk, "a"), Some(next));
     // It grows again and again: there is an end to it, and nothing is ended.
     for mib in (90..400).step_by(10) {
         for _ in 0..strain::BEATS {
