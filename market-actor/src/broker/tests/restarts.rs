@@ -108,7 +108,6 @@ fn br_1_a_node_that_is_not_heard_for_a_moment_is_not_taken_for_empty() {
     let mut world = World::new(terms(), 1);
     world.pass(30);
     let (id, token) = world.first(Kind::Spot);
-    world.done.clear();
     world.signal(&id, Certainty::Notice);
     let node = |alive| NodeTold {
         name: token.clone(),
@@ -130,6 +129,7 @@ fn br_1_a_node_that_is_not_heard_for_a_moment_is_not_taken_for_empty() {
     let until = world.kept().expect("kept").emptied[&token];
     assert_eq!(until, Some(Micros(world.now + 20 * S)));
     world.restart(terms(), 2);
+    world.done.clear();
     let mut drained = node(true);
     drained.draining = false;
     let nodes = vec![drained];
