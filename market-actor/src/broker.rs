@@ -21,7 +21,8 @@
 //! - BR-2: nothing is given up before as many others serve as are wanted, but when there is no work or no money.
 //! - BR-3: a risk changes no machine: it only lowers what is expected of the pool.
 //! - BR-4: what would pass the budget pauses all jobs, which saves them, and gives up all machines; a job's own budget pauses that
-//!   job. A pause is asked again for as long as the job is seen at work.
+//!   job. A pause is asked again for as long as the job is seen at work. While the coordinator is not heard nothing can be saved
+//!   first: machines beyond the budget, or beyond their grace, are released after [`UNHEARD`] times the grace.
 //! - BR-5: spot takes the place of on-demand only after it was cheaper for [`Terms::hysteresis`] slots in a row.
 //! - BR-6: what a restart must know is kept before what follows from it is done.
 
@@ -52,7 +53,7 @@ use crate::select::Selection;
 use crate::terms::Terms;
 use emptying::Emptying;
 use history::History;
-use kept::{EVERY, Halts, Kept};
+use kept::{EVERY, Halts, Kept, Price};
 use purse::Purse;
 use stretch::Stretch;
 use told::{Decided, JobTold, NodeTold};
@@ -70,7 +71,7 @@ pub enum Event {
         /// All jobs.
         jobs: Vec<JobTold>,
     },
-    /// The coordinator does not answer: nothing is asked for or given up until it does.
+    /// The coordinator does not answer: nothing is asked for until it does, or given up but beyond the budget or the grace (BR-4).
     Unheard,
     /// Of a machine.
     Machine(custody::Event),
@@ -114,6 +115,9 @@ pub enum Effect {
     },
 }
 
+/// Times [`Terms::grace`] that the coordinator may not be heard before machines beyond the budget or their grace are released.
+pub const UNHEARD: u64 = 5;
+
 /// How a broker begins.
 #[derive(Clone, Debug)]
 pub struct Start<'a> {
@@ -148,6 +152,8 @@ pub struct Broker {
     jobs: Vec<JobTold>,
     nodes: BTreeMap<NodeName, NodeTold>,
     emptying: Emptying,
+    /// What machines of pools that are shown or held cost when that was seen last.
+    prices: Vec<Price>,
     /// Kinds that a pool refused, and until when they are not asked of it.
     refused: BTreeMap<(Kind, Pool), Micros>,
     /// Machines that may be taken.
@@ -160,8 +166,12 @@ pub struct Broker {
     counted: Micros,
     /// Whether something changed that the policy must hear of.
     due: bool,
-    /// Whether the coordinator is heard: while not, nothing is asked for or given up.
+    /// Whether the coordinator is heard: while not, nothing is asked for.
     heard: bool,
+    /// Since when it is not.
+    unheard: Micros,
+    /// Whether it goes on from another process, whose terms may have been others.
+    resumed: bool,
     /// Whether something changed that a restart must know.
     changed: bool,
     kept_at: Micros,
@@ -195,6 +205,7 @@ impl Broker {
             jobs: Vec::new(),
             nodes: BTreeMap::new(),
             emptying: Emptying::default(),
+            prices: Vec::new(),
             refused: BTreeMap::new(),
             at_risk: BTreeSet::new(),
             nowhere: false,
@@ -202,16 +213,31 @@ impl Broker {
             counted: now.steady,
             due: false,
             heard: false,
+            unheard: now.steady,
+            resumed: false,
             changed: false,
             kept_at: now.steady,
             kept_spent: MicroUsd(0),
         };
         if let Some(kept) = kept {
             let before = kept.history.number;
-            own.history = History::resumed(own.terms.slot, kept.history, kept.at, now);
+            own.prices = kept.prices;
             own.stretch = kept.stretch;
-            if let Some(stretch) = &mut own.stretch {
-                stretch.pass(own.history.number().saturating_sub(before));
+            own.resumed = true;
+            let length = own.terms.slot;
+            if kept.history.length == length {
+                own.history = History::resumed(length, kept.history, kept.at, now);
+                if let Some(stretch) = &mut own.stretch {
+                    stretch.pass(own.history.number().saturating_sub(before));
+                }
+            } else {
+                let since = kept.history.passed.plus(now.wall.since(kept.at));
+                let number = own.stretch.as_mut().map_or(before, |stretch| {
+                    let whole = u64::from(stretch.slot(before));
+                    let gone = Micros(kept.history.length.0.saturating_mul(whole)).plus(since);
+                    stretch.renumber(gone, before, length)
+                });
+                own.history = History::numbered(length, number, now);
             }
             own.selection = kept.selection;
             own.purse = kept.purse;
@@ -219,6 +245,7 @@ impl Broker {
             own.emptying = Emptying::resumed(kept.emptied, kept.given_up, now);
             own.pay(now.wall.since(kept.at));
             own.kept_spent = own.purse.spent();
+            own.halt_anew();
             own.changed = true;
         }
         own
@@ -239,24 +266,29 @@ impl Broker {
     /// Takes an event in.
     pub fn step(&mut self, event: Event, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
+        let shown = matches!(event, Event::Cluster { .. });
         self.pay(now.steady.since(self.counted));
         self.counted = self.counted.max(now.steady);
         match event {
             Event::Sighted(sightings) => self.sighted(sightings, now),
             Event::Cluster { nodes, jobs } => self.cluster(nodes, jobs, now, &mut effects),
-            Event::Unheard => self.heard = false,
+            Event::Unheard => self.unheard(now),
             Event::Machine(event) => self.machine(event, now, &mut effects),
             Event::Tick => {
                 self.machine(custody::Event::Tick, now, &mut effects);
                 self.refused.retain(|_, until| now.steady < *until);
                 self.slots_pass(now);
+                self.give_up_unheard(now, &mut effects);
             }
         }
-        self.stretch_along();
+        self.stretch_along(&mut effects);
         self.due |= self.is_over_budget();
         if self.due && !self.history.is_empty() {
             self.due = false;
             self.decide(now, &mut effects);
+        }
+        if shown {
+            self.halt_again(&mut effects);
         }
         self.reconcile(now, &mut effects);
         for effect in &effects {
@@ -284,7 +316,7 @@ impl Broker {
         self.changed = false;
         self.kept_at = now.steady;
         self.kept_spent = self.purse.spent();
-        effects.insert(0, Effect::Keep(Box::new(self.to_keep(now.wall))));
+        effects.insert(0, Effect::Keep(Box::new(self.to_keep(now))));
     }
 
     /// Begins new slots as their time comes.
@@ -340,7 +372,6 @@ impl Broker {
         self.leave_by_themselves(now, effects);
         self.empty_again(now, effects);
         self.take_back(effects);
-        self.halt_again(effects);
     }
 }
 

@@ -13,7 +13,9 @@
 //! - CU-2: what is asked for joins, or is released, within [`Bounds::boot`]; what is being released is released again every
 //!   [`Bounds::again`] until no list shows it, and said aloud after [`Bounds::alarm`].
 //! - CU-3: a machine of this cluster that a list shows and nobody asked for, or a second one of the same token, is released.
-//! - CU-4: a machine that is in no list is taken for gone after two lists in a row, not one: lists lag.
+//! - CU-4: a machine that is in no list is taken for gone after two lists in a row, and [`Bounds::lost`] after the first of them
+//!   unless its node is gone as well: lists lag. One that is shown again within [`Bounds::boot`] is held again.
+//! - CU-5: a machine whose node is not heard for [`Bounds::boot`], by a coordinator that is, is released: it costs and does nothing.
 
 mod listing;
 mod machine;
@@ -37,9 +39,9 @@ use overdue::Stray;
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounds {
-    /// A request whose answer was lost and that no list shows is given up after so long.
+    /// A request whose answer was lost and that no list shows is given up so long after the call.
     pub lost: Micros,
-    /// A machine whose node has not joined is released after so long.
+    /// A machine whose node has not joined, or is gone, is released after so long.
     pub boot: Micros,
     /// A machine that is told to end is told again after so long.
     pub again: Micros,
@@ -52,6 +54,8 @@ pub struct Bounds {
 pub enum Event {
     /// A machine is wanted.
     Acquire(Want),
+    /// The provider is called now.
+    Called(NodeName),
     /// A request was answered.
     Answered {
         /// Which.
@@ -133,6 +137,8 @@ pub struct Custody {
     /// Machines that nobody asked for, being released: when they were told to end first and last, and whether that was said
     /// aloud.
     strays: BTreeMap<String, Stray>,
+    /// Machines that no list showed any more, and when that was: they are held again when one does.
+    closed: BTreeMap<NodeName, (Micros, Held)>,
     bounds: Bounds,
     /// The notice that the provider gives where a signal names no time.
     notice: Micros,
@@ -149,6 +155,7 @@ impl Custody {
         Self {
             held,
             strays: BTreeMap::new(),
+            closed: BTreeMap::new(),
             bounds,
             notice,
         }
@@ -176,6 +183,7 @@ impl Custody {
         let mut effects = Vec::new();
         match event {
             Event::Acquire(want) => self.acquire(want, now, &mut effects),
+            Event::Called(token) => self.called(&token, now),
             Event::Answered { token, answer } => self.answered(&token, answer, now, &mut effects),
             Event::Release { token, cause } => self.release(&token, &cause, now, &mut effects),
             Event::Listed(machines) => self.listed(&machines, now, &mut effects),
@@ -196,8 +204,27 @@ impl Custody {
             want: want.clone(),
         }));
         effects.push(Effect::Acquire(want.clone()));
-        self.held
-            .insert(want.token.clone(), Held::asked(want, now.steady));
+        self.held.insert(want.token.clone(), Held::asked(want));
+    }
+
+    /// Whether a request is wanted still: the provider need not be called otherwise.
+    #[must_use]
+    pub fn is_asked(&self, token: &NodeName) -> bool {
+        let held = self.held.get(token);
+        held.is_some_and(|held| matches!(held.stage, Stage::Asked { .. }))
+    }
+
+    /// The coordinator does not answer: what its nodes do is not known.
+    pub fn unheard(&mut self) {
+        self.held.values_mut().for_each(|held| held.absent = None);
+    }
+
+    fn called(&mut self, token: &NodeName, now: Now) {
+        if let Some(held) = self.held.get_mut(token)
+            && let Stage::Asked { since } = &mut held.stage
+        {
+            since.get_or_insert(now.steady);
+        }
     }
 
     fn answered(
@@ -226,7 +253,7 @@ impl Custody {
             Err(error) if error.is_certain() && held.id.is_none() => {
                 self.close(token, &error.to_string(), now, effects);
             }
-            Err(_) => {}
+            Err(_) => self.called(token, now),
         }
     }
 
@@ -263,6 +290,24 @@ impl Custody {
                 held.served = true;
                 effects.push(Effect::Ready(token.clone()));
             }
+            held.absent = match nodes.contains(&held.node) || !held.served {
+                true => None,
+                false => held.absent.or(Some(now.steady)),
+            };
+        }
+        let gone = self.held.iter().filter(|(_, held)| {
+            let long = |since| now.steady.since(since) >= self.bounds.boot;
+            held.serves() && held.absent.is_some_and(long)
+        });
+        let gone: Vec<NodeName> = gone.map(|(token, _)| token.clone()).collect();
+        for token in gone {
+            let cause = "its node is gone and its machine runs on".to_owned();
+            self.release(&token, &cause, now, effects);
+            effects.push(Effect::Lost {
+                token,
+                served: true,
+                cause,
+            });
         }
     }
 

@@ -17,10 +17,11 @@ use shared::units::{MicroUsd, Micros};
 use crate::problem::episode::Record;
 
 /// What fused machines did over some time, and what they cost.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "K: Ord + Deserialize<'de>"))]
+pub struct Usage<K: Ord = JobName> {
     /// Tokens by job.
-    pub tokens: BTreeMap<JobName, u64>,
+    pub tokens: BTreeMap<K, u64>,
     /// Machine time: machines times duration.
     pub machine_time: Micros,
     /// Paid for spot machines.
@@ -51,10 +52,11 @@ pub struct Account {
 }
 
 /// All accounts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ledger {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "K: Ord + Deserialize<'de>"))]
+pub struct Ledger<K: Ord = JobName> {
     /// By job.
-    pub jobs: BTreeMap<JobName, Account>,
+    pub jobs: BTreeMap<K, Account>,
     /// What no job had tokens in.
     pub idle: Account,
 }
@@ -152,6 +154,28 @@ impl Account {
     }
 }
 
+impl<K: Ord> Default for Usage<K> {
+    fn default() -> Self {
+        Self {
+            tokens: BTreeMap::new(),
+            machine_time: Micros(0),
+            spot: MicroUsd(0),
+            on_demand: MicroUsd(0),
+            waste: MicroUsd(0),
+            all_on_demand: MicroUsd(0),
+        }
+    }
+}
+
+impl<K: Ord> Default for Ledger<K> {
+    fn default() -> Self {
+        Self {
+            jobs: BTreeMap::new(),
+            idle: Account::default(),
+        }
+    }
+}
+
 impl Usage {
     /// A slot of an episode: tokens are those that its machines trained in it.
     #[must_use]
@@ -169,9 +193,9 @@ impl Usage {
     }
 }
 
-impl Ledger {
+impl<K: Ord + Clone> Ledger<K> {
     /// Charges what was used to the jobs that used it, by tokens.
-    pub fn charge(&mut self, usage: &Usage) {
+    pub fn charge(&mut self, usage: &Usage<K>) {
         let weights: Vec<u64> = usage.tokens.values().copied().collect();
         let whole = Account {
             tokens: 0,
@@ -207,7 +231,7 @@ impl Ledger {
 
     /// Accounts of tenants, by which tenant each job is of; jobs of nobody come under an empty name.
     #[must_use]
-    pub fn tenants(&self, of: &BTreeMap<JobName, String>) -> BTreeMap<String, Account> {
+    pub fn tenants(&self, of: &BTreeMap<K, String>) -> BTreeMap<String, Account> {
         let mut tenants: BTreeMap<String, Account> = BTreeMap::new();
         for (job, account) in &self.jobs {
             let tenant = of.get(job).cloned().unwrap_or_default();

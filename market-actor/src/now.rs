@@ -31,6 +31,14 @@ impl Now {
         let behind = self.wall.since(wall);
         self.steady.plus(ahead).since(behind)
     }
+
+    /// The instant by the wall of a steady one, as far as both clocks agree now; 0 for one before 1970.
+    #[must_use]
+    pub const fn wall_of(self, steady: Micros) -> Micros {
+        let ahead = steady.since(self.steady);
+        let behind = self.steady.since(steady);
+        self.wall.plus(ahead).since(behind)
+    }
 }
 
 #[cfg(test)]

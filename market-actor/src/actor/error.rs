@@ -56,6 +56,14 @@ pub enum RunError {
     /// Threads.
     #[error("the system gives no thread or runtime: {0}")]
     System(#[from] io::Error),
+    /// A defect of a part.
+    #[error(
+        "what {part} of the market actor has ended; its record of machines is whole: start it again, and report the lines before this"
+    )]
+    Ended {
+        /// What it did.
+        part: &'static str,
+    },
     /// A defect.
     #[error(
         "the market actor panicked; its record of machines is whole: start it again, and report the lines before this"

@@ -1,7 +1,7 @@
 //! Other files of a market actor: what it keeps over a restart, and what was decided, for who asks why.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::error::RunError;
@@ -73,6 +73,32 @@ pub(super) fn note(path: &Path, decided: &Decided) -> io::Result<()> {
     let mut line = serde_json::to_string(decided)?;
     line.push('\n');
     append(path, line.as_bytes(), MOST_BYTES).map(|_| ())
+}
+
+/// Cuts off a last line that has no end: it was torn while it was written. A file that is absent is whole.
+///
+/// # Errors
+/// When the system refuses.
+pub(super) fn cut_torn_line(path: &Path) -> io::Result<()> {
+    let mut file = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let mut end = file.metadata()?.len();
+    let mut block = [0; 4096];
+    while end > 0 {
+        let from = end.saturating_sub(block.len() as u64);
+        let part = &mut block[..(end - from) as usize];
+        file.seek(SeekFrom::Start(from))?;
+        file.read_exact(part)?;
+        if let Some(at) = part.iter().rposition(|byte| *byte == b'\n') {
+            end = from + at as u64 + 1;
+            break;
+        }
+        end = from;
+    }
+    file.set_len(end)
 }
 
 /// Appends to a file of lines; one that is as large as `most` after that is put aside, and whether it was.

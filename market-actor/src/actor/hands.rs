@@ -1,17 +1,20 @@
 //! Asks the provider: what it is told to ask for, and regularly what there is. One call at a time, each within a bound, so a
-//! list shows all that was answered before it.
+//! list shows all that was answered before it. Machines are ended before others are asked for, and a look that is due comes
+//! between any two of them.
 //!
 //! A provider may block: files, commands, processes that are looked for. So it lives on a thread of its own; who waits for it here
 //! waits no longer than the bound, whatever it does. While it is still at a call that was given up, later ones are not made.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use actix::Addr;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::market::MarketActor;
-use super::messages::{Heard, Order};
+use super::messages::{Begin, Heard, Order};
 use crate::broker::Event;
 use crate::custody;
 use crate::provider::{Answer, Machine, Provider, ProviderError, Sighting, Signal, Want};
@@ -94,14 +97,21 @@ impl Hands {
                 why,
             })
         };
-        if self.calls.try_send(make(answer)).is_err() {
-            return unsure("it is still at an earlier call".into());
+        match self.calls.try_send(make(answer)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => return unsure("it is still at an earlier call".into()),
+            Err(TrySendError::Closed(_)) => return unsure("its thread has ended".into()),
         }
         match timeout(self.bound, answered).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => unsure("its thread has ended".into()),
             Err(_) => unsure(late(self.patience)),
         }
+    }
+
+    /// Whether the provider's thread has ended: it panicked.
+    fn are_gone(&self) -> bool {
+        self.calls.is_closed()
     }
 
     async fn obey(&self, order: Order) -> Vec<Event> {
@@ -193,7 +203,34 @@ async fn within<T>(
     }
 }
 
-/// Works until nobody listens.
+/// What waits to be made: machines are ended before others are asked for.
+#[derive(Debug, Default)]
+struct Waiting {
+    releases: VecDeque<String>,
+    acquires: VecDeque<Want>,
+}
+
+impl Waiting {
+    fn add(&mut self, order: Order) {
+        match order {
+            Order::Acquire(want) => self.acquires.push_back(want),
+            // It is told again and again until it ends: once is enough.
+            Order::Release(id) if self.releases.contains(&id) => {}
+            Order::Release(id) => self.releases.push_back(id),
+        }
+    }
+
+    fn next(&mut self) -> Option<Order> {
+        let release = self.releases.pop_front().map(Order::Release);
+        release.or_else(|| self.acquires.pop_front().map(Order::Acquire))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.releases.is_empty() && self.acquires.is_empty()
+    }
+}
+
+/// Works until nobody listens, or the provider's thread has ended.
 pub(super) async fn run(
     hands: Hands,
     mut orders: mpsc::Receiver<Order>,
@@ -202,13 +239,39 @@ pub(super) async fn run(
 ) {
     let mut due = interval(look);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        let events = tokio::select! {
-            order = orders.recv() => match order {
-                None => return,
-                Some(order) => hands.obey(order).await,
+    let mut waiting = Waiting::default();
+    // Looks that take longer than the time between them leave room for a call.
+    let mut looked = false;
+    while !hands.are_gone() {
+        while let Ok(order) = orders.try_recv() {
+            waiting.add(order);
+        }
+        let look = tokio::select! {
+            biased;
+            _ = due.tick(), if !looked || waiting.is_empty() => true,
+            () = std::future::ready(()), if !waiting.is_empty() => false,
+            order = orders.recv() => {
+                let Some(order) = order else {
+                    return;
+                };
+                waiting.add(order);
+                continue;
+            }
+        };
+        looked = look;
+        let order = match look {
+            true => None,
+            false => waiting.next(),
+        };
+        let events = match order {
+            None => hands.see().await,
+            Some(Order::Acquire(want)) => match actor.send(Begin(want.token.clone())).await {
+                Ok(true) => hands.obey(Order::Acquire(want)).await,
+                // It is not wanted any more.
+                Ok(false) => continue,
+                Err(_) => return,
             },
-            _ = due.tick() => hands.see().await,
+            Some(order) => hands.obey(order).await,
         };
         for event in events {
             if actor.send(Heard(event)).await.is_err() {
@@ -223,6 +286,7 @@ mod tests {
     use shared::units::Micros;
 
     use super::*;
+    use crate::custody::tests::want;
 
     /// A provider that blocks its thread until it is let go.
     struct Stuck(std::sync::mpsc::Receiver<()>);
@@ -257,6 +321,61 @@ mod tests {
         fn signals(&mut self) -> Answer<'_, Vec<Signal>> {
             Box::pin(async { Ok(Vec::new()) })
         }
+    }
+
+    #[test]
+    fn machines_are_ended_before_others_are_asked_for() {
+        let mut waiting = Waiting::default();
+        waiting.add(Order::Acquire(want("a")));
+        for id in ["i-1", "i-1", "i-2"] {
+            waiting.add(Order::Release(id.into()));
+        }
+        let released = |order| matches!(order, Some(Order::Release(_)));
+        assert!(released(waiting.next()) && released(waiting.next()));
+        assert!(matches!(waiting.next(), Some(Order::Acquire(_))));
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn a_provider_that_panics_is_told_from_one_that_is_slow() {
+        // Its list panics: nobody can let it go any more.
+        struct Broken;
+        impl Provider for Broken {
+            fn name(&self) -> &'static str {
+                "broken"
+            }
+            fn notice(&self) -> Micros {
+                Micros(0)
+            }
+            fn offers(&mut self) -> Answer<'_, Vec<Sighting>> {
+                Box::pin(async { Ok(Vec::new()) })
+            }
+            fn acquire<'a>(&'a mut self, _: &'a Want) -> Answer<'a, Machine> {
+                Box::pin(std::future::pending())
+            }
+            fn release<'a>(&'a mut self, _: &'a str) -> Answer<'a, ()> {
+                Box::pin(async { Ok(()) })
+            }
+            fn list(&mut self) -> Answer<'_, Vec<Machine>> {
+                panic!("a defect that this test plays")
+            }
+            fn signals(&mut self) -> Answer<'_, Vec<Signal>> {
+                Box::pin(async { Ok(Vec::new()) })
+            }
+        }
+        let hands = Hands::of(Box::new(Broken), Duration::from_secs(5)).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let told = hands.ask("list", Call::List).await.unwrap_err();
+            assert!(told.to_string().contains("thread has ended"), "{told}");
+            hands.calls.closed().await;
+            assert!(hands.are_gone());
+            let told = hands.ask("offers", Call::Offers).await.unwrap_err();
+            assert!(told.to_string().contains("thread has ended"), "{told}");
+        });
     }
 
     #[test]

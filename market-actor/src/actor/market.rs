@@ -8,10 +8,11 @@ use tokio::sync::{mpsc, oneshot};
 use super::error::RunError;
 use super::files;
 use super::journal::Journal;
-use super::messages::{Ask, Heard, Order, Stop};
+use super::messages::{Ask, Begin, Ended, Heard, Order, Stop};
 use super::recording::Recording;
 use super::settings::MarketSettings;
 use crate::broker::{Broker, Effect, Event};
+use crate::custody;
 
 /// Messages that may wait.
 const MAILBOX: usize = 256;
@@ -52,6 +53,24 @@ impl Handler<Stop> for MarketActor {
 
     fn handle(&mut self, _: Stop, _: &mut Self::Context) {
         self.end(Ok(()));
+    }
+}
+
+impl Handler<Begin> for MarketActor {
+    type Result = bool;
+
+    fn handle(&mut self, message: Begin, _: &mut Self::Context) -> bool {
+        let Begin(token) = message;
+        self.take(Event::Machine(custody::Event::Called(token.clone())));
+        self.ending.is_some() && self.broker.custody().is_asked(&token)
+    }
+}
+
+impl Handler<Ended> for MarketActor {
+    type Result = ();
+
+    fn handle(&mut self, message: Ended, _: &mut Self::Context) {
+        self.end(Err(RunError::Ended { part: message.0 }));
     }
 }
 
@@ -111,9 +130,13 @@ impl MarketActor {
         Ok(())
     }
 
-    fn order(&self, order: Order) {
+    fn order(&mut self, order: Order) {
         if let Err(error) = self.hands.try_send(order) {
             tracing::warn!(%error, "too many calls of the provider wait");
+            // It is given up as one whose answer was lost.
+            if let Order::Acquire(want) = error.into_inner() {
+                self.take(Event::Machine(custody::Event::Called(want.token)));
+            }
         }
     }
 

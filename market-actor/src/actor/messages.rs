@@ -12,6 +12,16 @@ use crate::provider::Want;
 #[rtype(result = "()")]
 pub(super) struct Heard(pub(super) Event);
 
+/// A request is about to be made: the answer is whether it still is wanted.
+#[derive(Debug, Message)]
+#[rtype(result = "bool")]
+pub(super) struct Begin(pub(super) NodeName);
+
+/// A part that works beside the actor has ended.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Ended(pub(super) &'static str);
+
 /// The process is to end; machines stay as they are.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]

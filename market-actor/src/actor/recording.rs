@@ -23,6 +23,8 @@ pub(super) struct Recording {
     every: Micros,
     recorder: Recorder,
     last: BTreeMap<Pool, (Micros, Sighting)>,
+    /// Whether the file is known to end with a whole line.
+    whole: bool,
 }
 
 impl Recording {
@@ -33,6 +35,7 @@ impl Recording {
             every,
             recorder: Recorder::default(),
             last: BTreeMap::new(),
+            whole: false,
         }
     }
 
@@ -65,12 +68,23 @@ impl Recording {
         if text.is_empty() {
             return Ok(());
         }
-        if files::append(&self.path, text.as_bytes(), MOST_BYTES)? {
+        let written = self.append(text.as_bytes());
+        if !matches!(written, Ok(false)) {
             // The next lines name their pools again.
             self.recorder = Recorder::default();
             self.last.clear();
         }
-        Ok(())
+        written.map(|_| ())
+    }
+
+    /// Appends after a whole line: one that was torn, by a crash or a full disk, is cut off first.
+    fn append(&mut self, lines: &[u8]) -> io::Result<bool> {
+        if !self.whole {
+            files::cut_torn_line(&self.path)?;
+        }
+        let written = files::append(&self.path, lines, MOST_BYTES);
+        self.whole = written.is_ok();
+        written
     }
 }
 
@@ -113,6 +127,28 @@ mod tests {
         assert_eq!(
             told,
             [(1, Some(4)), (60, Some(3)), (200, Some(3)), (300, Some(2))]
+        );
+        // A line that was torn does not take the next ones with it.
+        files::append(&path, b"{\"at\":301,\"of", u64::MAX).unwrap();
+        let mut third = Recording::new(path.clone(), Micros(100));
+        third.see(&[seen(1)], Micros(400)).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let read = record::parse("sightings.jsonl", &text).unwrap();
+        assert_eq!((read.sightings.len(), read.cut), (5, false));
+        // What could not be written is written with its pool later.
+        let aside = folder.path().join("aside");
+        std::fs::rename(&path, &aside).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(third.see(&[seen(3)], Micros(500)).is_err());
+        std::fs::remove_dir(&path).unwrap();
+        third.see(&[seen(3)], Micros(501)).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(
+            record::parse("sightings.jsonl", &text)
+                .unwrap()
+                .sightings
+                .len(),
+            1
         );
     }
 }

@@ -15,7 +15,7 @@ use super::error::RunError;
 use super::hands::Hands;
 use super::journal::Journal;
 use super::market::MarketActor;
-use super::messages::Stop;
+use super::messages::{Ended, Stop};
 use super::recording::Recording;
 use super::settings::MarketSettings;
 use super::{files, hands, line};
@@ -79,8 +79,24 @@ pub fn run(
     let system = System::new();
     let (actor, main) = system.block_on(async { (actor.start(), System::current()) });
     let hands = Hands::of(provider, settings.patience)?;
-    network.spawn(hands::run(hands, orders, actor.clone(), settings.look));
-    network.spawn(line::run(settings, endpoint, asks, actor.clone()));
+    let parts = [
+        (
+            "calls the provider",
+            network.spawn(hands::run(hands, orders, actor.clone(), settings.look)),
+        ),
+        (
+            "asks the coordinator",
+            network.spawn(line::run(settings, endpoint, asks, actor.clone())),
+        ),
+    ];
+    for (part, work) in parts {
+        let actor = actor.clone();
+        network.spawn(async move {
+            // Neither ends while the actor lives, but by a panic.
+            let _ = work.await;
+            let _ = actor.send(Ended(part)).await;
+        });
+    }
     network.spawn(async move {
         stop.await;
         // An actor that is gone has stopped.

@@ -28,7 +28,9 @@ impl Broker {
             return;
         };
         let rules = self.rules();
-        let offer = self.offer(&rules, now);
+        let losses = self.stretch.as_ref().map_or(&[][..], |own| &own.losses);
+        // Before all that decides, also where no policy is asked.
+        let offer = rules.less(self.offer(&rules, now), losses, self.terms.slot);
         let wish = self.wanted(&offer, now);
         let (policy, pressing) = match &wish {
             Ok(wish) => (Some(wish.policy.clone()), wish.pressing),
@@ -82,7 +84,11 @@ impl Broker {
         if *why == Unasked::NoWork {
             Held::default()
         } else if (self.terms.fewest..=self.terms.most).contains(&held.count()) {
-            held
+            match held.spot <= offer.spot_available {
+                true => held,
+                // The rules of a tenant that came take spot away.
+                false => offer.fill_most(held.count()),
+            }
         } else {
             offer.fill_most(self.terms.fewest)
         }

@@ -17,6 +17,12 @@ struct Emptied {
     until: Option<Micros>,
 }
 
+impl Emptied {
+    fn is_late(self, now: Now, grace: Micros) -> bool {
+        now.steady >= self.until.unwrap_or(self.since).plus(grace)
+    }
+}
+
 /// All of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Emptying {
@@ -29,14 +35,15 @@ pub(super) struct Emptying {
 impl Emptying {
     /// What a process before this one was emptying.
     pub(super) fn resumed(
-        tokens: BTreeSet<NodeName>,
+        tokens: BTreeMap<NodeName, Option<Micros>>,
         given_up: BTreeSet<NodeName>,
         now: Now,
     ) -> Self {
         let since = now.steady;
-        let held = tokens
-            .into_iter()
-            .map(|token| (token, Emptied { since, until: None }));
+        let held = tokens.into_iter().map(|(token, until)| {
+            let until = until.map(|wall| now.steady_of(wall));
+            (token, Emptied { since, until })
+        });
         Self {
             held: held.collect(),
             given_up,
@@ -56,8 +63,17 @@ impl Emptying {
         self.held.contains_key(token)
     }
 
-    pub(super) fn tokens(&self) -> BTreeSet<NodeName> {
-        self.held.keys().cloned().collect()
+    /// All, with when they will be gone by the wall.
+    pub(super) fn kept(&self, now: Now) -> BTreeMap<NodeName, Option<Micros>> {
+        let held = self.held.iter();
+        held.map(|(token, own)| (token.clone(), own.until.map(|until| now.wall_of(until))))
+            .collect()
+    }
+
+    /// Those that took longer than they may.
+    pub(super) fn late(&self, now: Now, grace: Micros) -> BTreeSet<NodeName> {
+        let held = self.held.iter().filter(|(_, own)| own.is_late(now, grace));
+        held.map(|(token, _)| token.clone()).collect()
     }
 
     pub(super) const fn given_up(&self) -> &BTreeSet<NodeName> {
@@ -105,12 +121,11 @@ impl Broker {
         for (name, emptied) in &self.emptying.held {
             let own = self.node_of(name);
             let node = self.nodes.get(&own);
-            let holds = node.is_some_and(|node| node.alive && node.holds);
-            let passed = now.steady.since(emptied.since);
-            let late = emptied.until.is_none() && passed >= self.terms.grace;
-            if !holds || late {
+            // One that is not heard for a while may hold work all the same.
+            let holds = node.is_some_and(|node| node.holds);
+            if !holds || emptied.is_late(now, self.terms.grace) {
                 over.push(name.clone());
-            } else if node.is_some_and(|node| !node.draining) {
+            } else if node.is_some_and(|node| node.alive && !node.draining) {
                 effects.push(Effect::Drain {
                     node: own,
                     until: emptied.until,
@@ -137,7 +152,12 @@ impl Broker {
         let standing = standing.filter(|held| !self.emptying.held.contains_key(&held.want.token));
         let nodes: Vec<NodeName> = standing.map(|held| held.node.clone()).collect();
         for node in nodes {
-            let drained = self.nodes.get(&node).is_some_and(|node| node.draining);
+            let told = self.nodes.get(&node);
+            // Whether a node that is not heard is drained is not told.
+            if told.is_some_and(|node| !node.alive) {
+                continue;
+            }
+            let drained = told.is_some_and(|node| node.draining);
             if !drained {
                 self.emptying.given_up.remove(&node);
             } else if self.emptying.given_up.contains(&node) {

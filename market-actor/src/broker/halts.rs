@@ -1,11 +1,14 @@
 //! Budgets: what happens before they are passed (BR-4).
 
 use shared::ids::JobId;
-use shared::units::MicroUsd;
+use shared::units::{MicroUsd, Micros};
 
+use super::kept::Halt;
 use super::told::JobTold;
-use super::{Broker, Effect, say};
+use super::{Broker, Effect, UNHEARD, say};
+use crate::custody;
 use crate::money::{Budget, Verdict};
+use crate::now::Now;
 use crate::problem::offer::Held;
 
 impl Broker {
@@ -25,46 +28,110 @@ impl Broker {
     /// What of the target the cluster's budget pays.
     pub(super) fn afford(&mut self, target: Held, effects: &mut Vec<Effect>) -> Held {
         let Some(budget) = self.terms.budget else {
-            self.halts.all = false;
+            self.lift();
             return target;
         };
+        // Fewer machines, or what is left of a slot, may be paid: what was paused wants more than that.
+        if self.halts.all && !self.fits_again(budget) {
+            return Held::default();
+        }
+        self.lift();
         if target == Held::default() {
             return target;
         }
         let next = self.cost(target, self.history.left());
         let (left, next) = match budget.verdict(self.spent(), next) {
-            Verdict::Within { .. } => {
-                self.lift();
-                return target;
-            }
+            Verdict::Within { .. } => return target,
             Verdict::NearCap { left } => {
-                self.lift();
                 let what = format!("{:.2} USD of the budget are left", left.dollars());
                 say(effects, false, what);
                 return target;
             }
             Verdict::Pause { left, next } => (left, next),
         };
-        if !self.halts.all {
-            self.halts.all = true;
-            self.changed = true;
-            let what = format!(
-                "what is left of the slot costs {:.2} USD and {:.2} of the budget are left: all jobs are paused, their state is \
-                 kept; raise market.budget_usd and resume them",
-                next.dollars(),
-                left.dollars()
-            );
-            say(effects, true, what);
-            for job in self.jobs.iter().filter(|job| JobTold::is_live(job)) {
-                effects.push(Effect::Pause(job.id));
-            }
+        self.halts.all = true;
+        self.halts.of = Some(Halt {
+            cap: budget.cap,
+            target,
+        });
+        self.changed = true;
+        let what = format!(
+            "what is left of the slot costs {:.2} USD and {:.2} of the budget are left: all jobs are paused, their state is \
+             kept; raise market.budget_usd and resume them",
+            next.dollars(),
+            left.dollars()
+        );
+        say(effects, true, what);
+        for job in self.jobs.iter().filter(|job| JobTold::is_live(job)) {
+            effects.push(Effect::Pause(job.id));
         }
         Held::default()
     }
 
-    fn lift(&mut self) {
+    /// Whether the budget pays a whole slot of what it did not pay: prices have fallen.
+    fn fits_again(&self, budget: Budget) -> bool {
+        self.halts.of.is_none_or(|halt| {
+            let whole = self.cost(halt.target, self.terms.slot);
+            !matches!(budget.verdict(self.spent(), whole), Verdict::Pause { .. })
+        })
+    }
+
+    /// A process begins: a budget that was raised or taken away meanwhile pauses nothing any more.
+    pub(super) fn halt_anew(&mut self) {
+        let cap = self.terms.budget.map(|budget| budget.cap);
+        let more = |halt: Halt| cap.is_none_or(|cap| cap > halt.cap);
+        if self.halts.of.is_none_or(more) {
+            self.lift();
+        }
+    }
+
+    /// Nothing is paused by the cluster's budget any more.
+    pub(super) fn lift(&mut self) {
         self.changed |= self.halts.all;
         self.halts.all = false;
+        self.halts.of = None;
+    }
+
+    /// The coordinator does not answer.
+    pub(super) fn unheard(&mut self, now: Now) {
+        if self.heard {
+            self.unheard = now.steady;
+        }
+        self.heard = false;
+        self.custody.unheard();
+    }
+
+    /// Releases what costs beyond the budget or beyond its grace while nobody is there to save anything first (BR-4).
+    pub(super) fn give_up_unheard(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let bound = Micros(self.terms.grace.0.saturating_mul(UNHEARD));
+        if self.heard || now.steady.since(self.unheard) < bound {
+            return;
+        }
+        let cap = self.terms.budget.map(|budget| budget.cap);
+        let over = cap.is_some_and(|cap| self.spent() >= cap);
+        let late = self.emptying.late(now, self.terms.grace);
+        let held = self.custody.held().iter();
+        let gone = held.filter(|(token, held)| {
+            let told = matches!(held.stage, custody::Stage::Releasing { .. });
+            !told && (over || late.contains(*token))
+        });
+        let gone: Vec<_> = gone.map(|(token, _)| token.clone()).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let what = format!(
+            "the coordinator was not heard for {:.0} s: {} machines beyond the budget or their grace are released, what they did since \
+             the last checkpoints is done again",
+            now.steady.since(self.unheard).seconds(),
+            gone.len()
+        );
+        say(effects, true, what);
+        for token in gone {
+            self.emptying.end(&token);
+            let cause = "the coordinator is not heard and its budget or grace is over".into();
+            self.machine(custody::Event::Release { token, cause }, now, effects);
+        }
+        self.changed = true;
     }
 
     /// Pauses again what is halted and at work all the same: the first time it may not have been heard. Jobs whose own budget ends
@@ -72,6 +139,16 @@ impl Broker {
     pub(super) fn halt_again(&mut self, effects: &mut Vec<Effect>) {
         let open: Vec<JobId> = self.jobs.iter().map(|job| job.id).collect();
         self.halts.jobs.retain(|id| open.contains(id));
+        self.halts.paused.retain(|id| open.contains(id));
+        for job in &self.jobs {
+            if job.paused && self.halts.jobs.contains(&job.id) {
+                self.changed |= self.halts.paused.insert(job.id);
+            } else if job.is_live() && self.halts.paused.remove(&job.id) {
+                // It was resumed: what pauses it again is said again.
+                self.halts.jobs.remove(&job.id);
+                self.changed = true;
+            }
+        }
         let target = self.stretch.as_ref().map(|own| own.target);
         let next = self.cost(target.unwrap_or_default(), self.history.left());
         let mut paused = Vec::new();
@@ -91,8 +168,9 @@ impl Broker {
                 paused.push(job.id);
             }
             let halted = self.halts.all || own.is_some();
-            if halted {
-                effects.push(Effect::Pause(job.id));
+            let pause = Effect::Pause(job.id);
+            if halted && !effects.contains(&pause) {
+                effects.push(pause);
             }
         }
         self.changed |= !paused.is_empty();
@@ -103,7 +181,7 @@ impl Broker {
     fn own(&self, job: &JobTold, cap: MicroUsd, next: MicroUsd) -> Option<(MicroUsd, MicroUsd)> {
         let share = self.meter.share(job.id);
         let part = |money: MicroUsd| MicroUsd((money.0 as f64 * share) as u64);
-        let charged = self.purse.of(&job.name).spent();
+        let charged = self.purse.of(job.id).spent();
         let spent = MicroUsd(charged.0.saturating_add(part(self.purse.pending()).0));
         let budget = Budget {
             cap,

@@ -31,6 +31,8 @@ pub struct History {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptHistory {
+    /// Length of a slot.
+    pub length: Micros,
     /// The last slots.
     pub slots: Vec<Slot>,
     /// Number of the last.
@@ -53,7 +55,16 @@ impl History {
         }
     }
 
-    /// What was kept at `at` by the wall, and what has passed since then by it.
+    /// Nothing seen yet, with a number for the slot under way.
+    #[must_use]
+    pub const fn numbered(length: Micros, number: u64, now: Now) -> Self {
+        let mut own = Self::new(length, now);
+        own.number = number;
+        own
+    }
+
+    /// What was kept at `at` by the wall, and what has passed since then by it. Slots of the same length, that is: those of another
+    /// say nothing of these.
     #[must_use]
     pub fn resumed(length: Micros, kept: KeptHistory, at: Micros, now: Now) -> Self {
         let mut own = Self::new(length, now);
@@ -70,6 +81,7 @@ impl History {
     pub fn kept(&self) -> KeptHistory {
         let from = self.slots.len().saturating_sub(KEPT);
         KeptHistory {
+            length: self.length,
             slots: self.slots[from..].to_vec(),
             number: self.number,
             passed: self.passed,

@@ -3,20 +3,23 @@
 //! One file, written whole, synced, and put in the place of the one before: so it is as large as what it says. It is written before
 //! what follows from it is done (BR-6), and every [`EVERY`] while money is spent.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use shared::ids::{JobId, NodeName};
-use shared::units::Micros;
+use shared::units::{MicroUsd, Micros};
 use thiserror::Error;
 
 use super::history::KeptHistory;
 use super::purse::Purse;
 use super::stretch::Stretch;
+use crate::market::Pool;
+use crate::now::Now;
+use crate::problem::offer::Held;
 use crate::select::Selection;
 
 /// The form that is written and read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Money is kept so often.
 pub const EVERY: Micros = Micros::of_millis(10_000);
 
@@ -35,12 +38,26 @@ pub struct Kept {
     pub stretch: Option<Stretch>,
     /// What the budget paused.
     pub halts: Halts,
-    /// Requests whose machines are being emptied, and nodes that were drained from here.
-    pub emptied: BTreeSet<NodeName>,
+    /// Requests whose machines are being emptied, with when they will be gone, since 1970, where that was said.
+    pub emptied: BTreeMap<NodeName, Option<Micros>>,
     /// Nodes that were drained from here, and not seen to take work since.
     pub given_up: BTreeSet<NodeName>,
     /// What was learned of policies.
     pub selection: Option<Selection>,
+    /// What machines of pools that are shown or held cost when that was seen last.
+    pub prices: Vec<Price>,
+}
+
+/// What machines of a pool cost for an hour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Which.
+    pub pool: Pool,
+    /// On spot, where that was ever said.
+    pub spot: Option<MicroUsd>,
+    /// On demand, where that was ever said.
+    pub on_demand: Option<MicroUsd>,
 }
 
 /// What budgets paused.
@@ -49,15 +66,31 @@ pub struct Kept {
 pub struct Halts {
     /// All jobs, by the cluster's budget.
     pub all: bool,
+    /// What that budget was, and the machines that it did not pay.
+    pub of: Option<Halt>,
     /// Jobs by their own.
     pub jobs: BTreeSet<JobId>,
+    /// Those of them that were seen paused: one that is at work after that was resumed.
+    pub paused: BTreeSet<JobId>,
+}
+
+/// Why all jobs were paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Halt {
+    /// The budget.
+    pub cap: MicroUsd,
+    /// What was wanted.
+    pub target: Held,
 }
 
 /// Why what was kept cannot be read.
 #[derive(Debug, Error)]
 pub enum KeptError {
     /// Another program's.
-    #[error("it has form {found}, this program reads {VERSION}: run the program that wrote it")]
+    #[error(
+        "it has form {found}, this program reads {VERSION}: run the program that wrote it, or move it away to begin anew with nothing spent"
+    )]
     Version {
         /// The form found.
         found: u32,
@@ -97,17 +130,18 @@ impl Kept {
 
 impl super::Broker {
     /// What is to survive from now on.
-    pub(super) fn to_keep(&self, wall: Micros) -> Kept {
+    pub(super) fn to_keep(&self, now: Now) -> Kept {
         Kept {
             spotmux_market_state: VERSION,
-            at: wall,
+            at: now.wall,
             purse: self.purse.clone(),
             history: self.history.kept(),
             stretch: self.stretch.clone(),
             halts: self.halts.clone(),
-            emptied: self.emptying.tokens(),
+            emptied: self.emptying.kept(now),
             given_up: self.emptying.given_up().clone(),
             selection: self.selection.clone(),
+            prices: self.prices.clone(),
         }
     }
 }

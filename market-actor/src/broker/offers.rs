@@ -3,6 +3,7 @@
 use shared::units::{MicroUsd, Micros};
 
 use super::Broker;
+use super::kept::Price;
 use super::purse::Cost;
 use super::told::JobTold;
 use crate::market::{Pool, Slot};
@@ -24,6 +25,7 @@ impl Broker {
             return;
         }
         self.sightings = sightings;
+        self.note_prices();
         let rules = self.rules();
         let slot = self.joined(&rules, |one, kind| match kind {
             Kind::Spot => Some(one.spot_available.unwrap_or(0)),
@@ -50,7 +52,10 @@ impl Broker {
             Some(least.map_or(price, |least| least.min(price)))
         };
         for one in self.sightings.iter().filter(|one| rules.allows(&one.pool)) {
-            let spots = count(one, Kind::Spot).unwrap_or(0);
+            let spots = match rules.allows_spot(self.spot_price(one)) {
+                true => count(one, Kind::Spot).unwrap_or(0),
+                false => 0,
+            };
             slot.spot_available = slot.spot_available.saturating_add(spots);
             if let Some(price) = one.spot_price.filter(|_| spots > 0) {
                 spot = cheaper(spot, price);
@@ -67,6 +72,12 @@ impl Broker {
         slot.on_demand_price = on_demand.unwrap_or(slot.on_demand_price);
         slot.spot_price = spot.unwrap_or(slot.on_demand_price);
         slot
+    }
+
+    /// What spot of a pool costs for an hour, at most what it costs on demand where it does not say.
+    pub(super) fn spot_price(&self, one: &Sighting) -> MicroUsd {
+        let price = one.spot_price.or(one.on_demand_price);
+        price.unwrap_or(self.terms.on_demand_price)
     }
 
     /// What can be had now: what was refused just now is not asked for again, and machines at risk are not counted on (BR-3).
@@ -132,12 +143,35 @@ impl Broker {
         u32::try_from(risky).unwrap_or(u32::MAX)
     }
 
-    /// What a machine of a pool costs for an hour: as seen, as seen last, or as the operator says.
+    /// Keeps what is seen of pools: of those that are shown, and of those where a machine is held.
+    fn note_prices(&mut self) {
+        for one in &self.sightings {
+            let known = self.prices.iter().position(|known| known.pool == one.pool);
+            match known.and_then(|at| self.prices.get_mut(at)) {
+                Some(known) => {
+                    known.spot = one.spot_price.or(known.spot);
+                    known.on_demand = one.on_demand_price.or(known.on_demand);
+                }
+                None => self.prices.push(Price {
+                    pool: one.pool.clone(),
+                    spot: one.spot_price,
+                    on_demand: one.on_demand_price,
+                }),
+            }
+        }
+        let (shown, held) = (&self.sightings, self.custody.held());
+        self.prices.retain(|known| {
+            let shown = shown.iter().any(|one| one.pool == known.pool);
+            shown || held.values().any(|held| held.want.pool == known.pool)
+        });
+    }
+
+    /// What a machine of a pool costs for an hour: as seen last of it, of others, or as the operator says.
     fn price_of(&self, pool: &Pool, kind: Kind) -> MicroUsd {
-        let seen = self.sightings.iter().find(|one| one.pool == *pool);
+        let seen = self.prices.iter().find(|one| one.pool == *pool);
         let seen = seen.and_then(|one| match kind {
-            Kind::Spot => one.spot_price,
-            Kind::OnDemand => one.on_demand_price,
+            Kind::Spot => one.spot,
+            Kind::OnDemand => one.on_demand,
         });
         let last = self.history.latest().map(|slot| match kind {
             Kind::Spot => slot.spot_price,

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use shared::ids::{JobId, JobName};
+use shared::ids::JobId;
 use shared::units::{MicroUsd, Micros};
 
 use super::told::JobTold;
@@ -75,8 +75,9 @@ struct Known {
 pub struct Purse {
     spent: MicroUsd,
     owed: Owed,
-    pending: Usage,
-    accounts: Ledger,
+    pending: Usage<JobId>,
+    /// By number: a name is free again after its job has ended.
+    accounts: Ledger<JobId>,
     /// Of jobs that ended long ago, by tenant.
     past: BTreeMap<String, Account>,
     jobs: BTreeMap<JobId, Known>,
@@ -146,7 +147,7 @@ impl Purse {
 
     /// Jobs show what they did: what is pending is charged to those that have new tokens.
     pub fn charge(&mut self, jobs: &[JobTold]) {
-        let mut tokens: BTreeMap<JobName, u64> = BTreeMap::new();
+        let mut tokens: BTreeMap<JobId, u64> = BTreeMap::new();
         let (mut fresh, mut twice) = (0u64, 0u64);
         let mut single = None;
         // What the coordinator does not show any more has ended.
@@ -174,7 +175,7 @@ impl Purse {
                 true => Some(job.id),
                 false => None,
             };
-            *tokens.entry(job.name.clone()).or_default() += more;
+            *tokens.entry(job.id).or_default() += more;
         }
         let live = jobs.iter().filter(|job| job.is_live()).count();
         if fresh == 0 && live > 0 {
@@ -210,12 +211,7 @@ impl Purse {
             let Some(known) = self.jobs.remove(id) else {
                 continue;
             };
-            let taken = self.jobs.values().any(|other| other.name == known.name);
-            let account = match JobName::new(known.name) {
-                Ok(name) if !taken => self.accounts.jobs.remove(&name),
-                _ => None,
-            };
-            if let Some(account) = account {
+            if let Some(account) = self.accounts.jobs.remove(id) {
                 self.past.entry(known.tenant).or_default().add(&account);
             }
         }
@@ -223,30 +219,36 @@ impl Purse {
 
     /// What a job was charged.
     #[must_use]
-    pub fn of(&self, job: &JobName) -> Account {
-        self.accounts.jobs.get(job).copied().unwrap_or_default()
+    pub fn of(&self, job: JobId) -> Account {
+        self.accounts.jobs.get(&job).copied().unwrap_or_default()
     }
 
-    /// Bills by job, with machines on demand at a price for an hour.
+    /// Bills by job, with machines on demand at a price for an hour: under its name, and with its number behind that where several
+    /// had the name.
     #[must_use]
     pub fn jobs(&self, hourly: MicroUsd) -> BTreeMap<String, Bill> {
-        let alone = |name: &JobName| {
-            let mut known = self.jobs.values();
-            let known = known.find(|known| known.name == name.as_str());
-            known.map(|known| known.alone)
-        };
-        let jobs = self.accounts.jobs.iter();
-        jobs.map(|(name, account)| (name.to_string(), Bill::of(*account, alone(name), hourly)))
-            .collect()
+        let mut same: BTreeMap<&str, u32> = BTreeMap::new();
+        for known in self.jobs.values() {
+            *same.entry(&known.name).or_default() += 1;
+        }
+        let jobs = self.accounts.jobs.iter().filter_map(|(id, account)| {
+            let known = self.jobs.get(id)?;
+            let name = match same.get(known.name.as_str()) {
+                Some(2..) => format!("{} ({})", known.name, id.0),
+                _ => known.name.clone(),
+            };
+            Some((name, Bill::of(*account, Some(known.alone), hourly)))
+        });
+        jobs.collect()
     }
 
     /// Bills by tenant; jobs of nobody come under an empty name.
     #[must_use]
     pub fn tenants(&self, hourly: MicroUsd) -> BTreeMap<String, Bill> {
-        let of = self.jobs.values().filter_map(|known| {
-            let name = JobName::new(known.name.clone()).ok()?;
-            Some((name, known.tenant.clone()))
-        });
+        let of = self
+            .jobs
+            .iter()
+            .map(|(id, known)| (*id, known.tenant.clone()));
         let mut tenants = self.accounts.tenants(&of.collect());
         for (tenant, account) in &self.past {
             tenants.entry(tenant.clone()).or_default().add(account);
@@ -279,6 +281,8 @@ fn carried(owed: &mut u64, more: u128) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use shared::ids::JobName;
+
     use super::*;
 
     fn job(id: u64, tokens: u64) -> JobTold {
@@ -321,7 +325,7 @@ mod tests {
         purse.charge(&[job(1, 300), job(3, 600)]);
         let whole = purse.accounts.whole();
         assert_eq!(whole.spent(), purse.spent());
-        let (one, other) = (purse.of(&job(1, 0).name), purse.of(&job(3, 0).name));
+        let (one, other) = (purse.of(JobId(1)), purse.of(JobId(3)));
         assert_eq!((one.tokens, other.tokens), (300, 100));
         assert!(one.spent().0.abs_diff(3 * other.spent().0) <= 4);
         assert_eq!(whole.waste, whole.on_demand, "it did no work");
@@ -346,7 +350,7 @@ mod tests {
         purse.charge(&[job(1, 60)]);
         purse.pay([cost(Kind::Spot, 60, true)].into_iter(), MINUTE);
         purse.charge(&[job(1, 140)]);
-        let own = purse.of(&job(1, 0).name);
+        let own = purse.of(JobId(1));
         assert_eq!((own.tokens, own.spent().0), (180, 20_000));
         assert_eq!(own.waste.0, 5_000, "half of the second minute");
     }
@@ -368,6 +372,32 @@ mod tests {
         let bills = purse.jobs(hourly);
         assert_eq!(bills["j1"].saved_by_company, Some(5_000));
         assert_eq!(bills["j2"].saved_by_company, None, "it never was alone");
+    }
+
+    #[test]
+    fn a_name_that_is_used_again_is_another_account() {
+        let mut purse = Purse::default();
+        let mut again = job(3, 0);
+        again.name = job(1, 0).name;
+        purse.charge(&[job(1, 0)]);
+        purse.pay([cost(Kind::Spot, 60, true)].into_iter(), MINUTE);
+        purse.charge(&[job(1, 10)]);
+        purse.charge(std::slice::from_ref(&again));
+        assert_eq!(purse.of(JobId(3)).spent(), MicroUsd(0));
+        purse.pay([cost(Kind::Spot, 30, true)].into_iter(), MINUTE);
+        again.tokens = 10;
+        purse.charge(&[again]);
+        let bills = purse.jobs(MicroUsd(0));
+        let told: Vec<_> = bills
+            .iter()
+            .map(|(name, bill)| (name.as_str(), bill.spent.0))
+            .collect();
+        assert_eq!(told, [("j1 (1)", 10_000), ("j1 (3)", 5_000)]);
+        let tenants = purse.tenants(MicroUsd(0));
+        assert_eq!(
+            (tenants["a"].spent.0, tenants["b"].spent.0),
+            (10_000, 5_000)
+        );
     }
 
     #[test]

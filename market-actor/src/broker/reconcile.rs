@@ -51,7 +51,8 @@ impl Broker {
                     there.is_none_or(|there| own.on_demand < there)
                 }
             };
-            more && rules.allows(&one.pool) && !self.is_refused(kind, &one.pool, now)
+            let fits = kind == Kind::OnDemand || rules.allows_spot(self.spot_price(one));
+            more && fits && rules.allows(&one.pool) && !self.is_refused(kind, &one.pool, now)
         };
         let price = |one: &&Sighting| match kind {
             Kind::Spot => one.spot_price,

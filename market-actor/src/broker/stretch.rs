@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 use shared::units::{MicroUsd, Micros};
 
-use super::Broker;
 use super::told::JobTold;
+use super::{Broker, Effect, say};
 use crate::market::{Market, Pool, Slot};
 use crate::policy::Memory;
 use crate::problem::episode::{Course, play};
@@ -64,6 +64,18 @@ impl Stretch {
         };
     }
 
+    /// Slots have another length from now on: as much time has passed, and what was remembered slot by slot is forgotten. Says the
+    /// number of the slot under way: at least `number`.
+    pub(super) fn renumber(&mut self, gone: Micros, number: u64, length: Micros) -> u64 {
+        let slots = gone.0 / length.0.max(1);
+        let number = number.max(slots);
+        self.first = number - slots;
+        self.losses = vec![0];
+        self.waited = 0;
+        self.memory = Memory::default();
+        number
+    }
+
     /// A machine was taken.
     pub(super) fn taken(&mut self) {
         if let Some(last) = self.losses.last_mut() {
@@ -112,15 +124,19 @@ pub(super) fn market(slots: &[Slot], length: Micros, pool: Pool) -> Market {
 
 impl Broker {
     /// Begins a stretch where there is work and an offer, whichever of them was heard of first; ends one without work.
-    pub(super) fn stretch_along(&mut self) {
+    pub(super) fn stretch_along(&mut self, effects: &mut Vec<Effect>) {
         let open = self.jobs.iter().any(|job| !job.ended);
         if !self.heard || self.history.is_empty() {
             return;
         }
         if !open && let Some(over) = self.stretch.take() {
             self.learn(&over);
-            self.halts.all = false;
+            self.lift();
             self.changed();
+        }
+        if self.resumed {
+            self.resumed = false;
+            self.choose_again(effects);
         }
         if self.stretch.is_some() || !self.jobs.iter().any(JobTold::is_live) {
             return;
@@ -137,6 +153,32 @@ impl Broker {
             target: Held::default(),
             work: 0.0,
         });
+        self.changed();
+    }
+
+    /// After a restart with other terms the policy that decided until then may be none of them.
+    fn choose_again(&mut self, effects: &mut Vec<Effect>) {
+        let Some(before) = self.stretch.as_ref().map(|own| own.member) else {
+            return;
+        };
+        let stands = match &self.terms.choice {
+            Choice::Fixed(member) => *member == before,
+            Choice::Learned(members) => members.contains(&before),
+        };
+        if stands {
+            return;
+        }
+        let (member, chosen) = self.choose();
+        let what = format!(
+            "{} decides from now on, no more {}: market.policy or market.forecast was changed",
+            member.name(),
+            before.name()
+        );
+        say(effects, false, what);
+        if let Some(stretch) = &mut self.stretch {
+            (stretch.member, stretch.chosen) = (member, chosen);
+            stretch.memory = Memory::default();
+        }
         self.changed();
     }
 

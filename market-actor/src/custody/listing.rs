@@ -16,7 +16,10 @@ impl Custody {
             let token = machine.token.clone().or_else(|| self.token_of(&machine.id));
             let held = token.as_ref().and_then(|token| self.held.get_mut(token));
             let (Some(token), Some(held)) = (token, held) else {
-                self.stray(machine, now, effects);
+                match self.adopt(machine, now, effects) {
+                    Some(token) => _ = shown.insert(token),
+                    None => self.stray(machine, now, effects),
+                }
                 continue;
             };
             match &held.id {
@@ -32,6 +35,7 @@ impl Custody {
                 held.node = node.clone();
             }
             held.missed = 0;
+            held.missing = None;
             if machine.state == MachineState::Ending && held.stands() {
                 let cause = "its provider ends it".to_owned();
                 held.leaves(now.steady, cause, now, effects);
@@ -56,16 +60,22 @@ impl Custody {
             return;
         };
         held.missed += 1;
-        let twice = held.missed >= 2;
+        let missing = *held.missing.get_or_insert(now.steady);
+        let lost = |since| now.steady.since(since) >= self.bounds.lost;
         let over = match held.stage {
             // It may have been granted just now.
-            Stage::Asked { since } => twice && now.steady.since(since) >= self.bounds.lost,
-            Stage::Releasing { since, .. } if held.id.is_none() => {
-                twice && now.steady.since(since) >= self.bounds.lost
-            }
-            _ => twice,
+            Stage::Asked { since } => since.is_some_and(lost),
+            Stage::Releasing { since, .. } if held.id.is_none() => lost(since),
+            Stage::Booting { .. } => lost(missing),
+            // Where the coordinator does not hear its node either, it is gone.
+            Stage::Serving { .. } => held.absent.is_some() || lost(missing),
+            _ => true,
         };
-        if over {
+        if over && held.missed >= 2 {
+            if held.id.is_some() && held.stands() {
+                self.closed
+                    .insert(token.clone(), (now.steady, held.clone()));
+            }
             let cause = match held.stage {
                 Stage::Asked { .. } => "no answer, and no list shows it",
                 Stage::Releasing { .. } => "released",
@@ -73,6 +83,32 @@ impl Custody {
             };
             self.close(token, cause, now, effects);
         }
+    }
+
+    /// A machine that lists did not show for a while is held again (CU-4).
+    fn adopt(
+        &mut self,
+        machine: &Machine,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) -> Option<NodeName> {
+        let bound = self.bounds.boot;
+        self.closed
+            .retain(|_, (since, _)| now.steady.since(*since) < bound);
+        let known = self.closed.iter().find(|(_, (_, held))| {
+            let own = held.id.as_ref() == Some(&machine.id);
+            own && machine.state != MachineState::Ending && !self.strays.contains_key(&machine.id)
+        });
+        let token = known.map(|(token, _)| token.clone())?;
+        let (_, before) = self.closed.remove(&token)?;
+        effects.push(Effect::Record(Entry::Asked {
+            at: now.wall,
+            want: before.want.clone(),
+        }));
+        let mut held = Held::asked(before.want);
+        granted(&mut held, machine, now, effects);
+        self.held.insert(token.clone(), held);
+        Some(token)
     }
 }
 

@@ -15,8 +15,8 @@ use crate::provider::Want;
 pub enum Stage {
     /// Asked for; no answer yet.
     Asked {
-        /// When.
-        since: Micros,
+        /// When the provider was called; nothing while the call waits for its turn.
+        since: Option<Micros>,
     },
     /// Granted; its node has not joined.
     Booting {
@@ -59,6 +59,10 @@ pub struct Held {
     pub stage: Stage,
     /// Lists in a row that did not show it.
     pub missed: u32,
+    /// When the first of them was seen.
+    pub missing: Option<Micros>,
+    /// Since when its node, which had joined, is not heard by a coordinator that is.
+    pub absent: Option<Micros>,
     /// Whether its node has joined at some time.
     pub served: bool,
     /// Whether its provider said that it may be taken.
@@ -66,13 +70,15 @@ pub struct Held {
 }
 
 impl Held {
-    pub(super) fn asked(want: Want, now: Micros) -> Self {
+    pub(super) fn asked(want: Want) -> Self {
         Self {
             node: want.token.clone(),
             want,
             id: None,
-            stage: Stage::Asked { since: now },
+            stage: Stage::Asked { since: None },
             missed: 0,
+            missing: None,
+            absent: None,
             served: false,
             at_risk: false,
         }
@@ -88,12 +94,13 @@ impl Held {
                 alarmed: false,
             },
             (false, Some(_)) => Stage::Booting { since: now },
-            (false, None) => Stage::Asked { since: now },
+            // It may have been made.
+            (false, None) => Stage::Asked { since: Some(now) },
         };
         Self {
             stage,
             id: open.id,
-            ..Self::asked(open.want, now)
+            ..Self::asked(open.want)
         }
     }
 

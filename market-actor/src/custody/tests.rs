@@ -110,7 +110,7 @@ fn a_lost_answer_is_looked_up_and_given_up_only_when_no_list_shows_it() {
     assert!(matches!(&effects[..], [Effect::Record(Entry::Granted { id, .. })] if id == "i-1"));
     custody.step(shown(), at(20 * S));
     assert!(custody.held().contains_key(&name("b")), "it is too early");
-    let effects = custody.step(shown(), at(31 * S));
+    let effects = custody.step(shown(), at(35 * S));
     assert!(
         matches!(&effects[1], Effect::Lost { token, served: false, .. } if *token == name("b"))
     );
@@ -184,12 +184,73 @@ fn cu_4_a_list_that_lags_loses_nothing_and_two_do() {
     assert_eq!(effects, [Effect::Ready(name("a"))]);
     assert_eq!(custody.step(Event::Listed(vec![]), at(3 * S)), []);
     custody.step(Event::Listed(vec![machine("i-1", Some("a"))]), at(4 * S));
-    custody.step(Event::Listed(vec![]), at(5 * S));
-    let effects = custody.step(Event::Listed(vec![]), at(6 * S));
+    // Its node serves: lists may be behind.
+    for second in 5..35 {
+        let effects = custody.step(Event::Listed(vec![]), at(second * S));
+        assert_eq!(effects, [], "{second}");
+    }
+    let effects = custody.step(Event::Listed(vec![]), at(35 * S));
     assert!(
         matches!(&effects[1], Effect::Lost { served: true, .. }),
         "{effects:?}"
     );
+    // It is shown again: it is held again, and no stray.
+    let shown = || Event::Listed(vec![machine("i-1", Some("a"))]);
+    let effects = custody.step(shown(), at(40 * S));
+    assert!(
+        matches!(
+            &effects[..],
+            [
+                Effect::Record(Entry::Asked { .. }),
+                Effect::Record(Entry::Granted { .. })
+            ]
+        ),
+        "{effects:?}"
+    );
+    custody.step(Event::Joined(BTreeSet::from([name("a")])), at(41 * S));
+    // Gone from both sides: two lists are enough.
+    custody.step(Event::Joined(BTreeSet::new()), at(42 * S));
+    assert_eq!(custody.step(Event::Listed(vec![]), at(43 * S)), []);
+    assert_eq!(custody.step(Event::Listed(vec![]), at(44 * S)).len(), 2);
+}
+
+#[test]
+fn cu_5_a_machine_that_runs_on_without_its_node_is_released() {
+    let mut custody = fresh();
+    custody.step(Event::Acquire(want("a")), at(0));
+    answered(&mut custody, "a", "i-1", 1);
+    let here = || Event::Joined(BTreeSet::from([name("a")]));
+    let gone = || Event::Joined(BTreeSet::new());
+    custody.step(here(), at(2 * S));
+    assert_eq!(custody.step(gone(), at(3 * S)), []);
+    custody.step(here(), at(60 * S));
+    assert_eq!(custody.step(gone(), at(70 * S)), []);
+    // A coordinator that is not heard says nothing of it.
+    custody.unheard();
+    assert_eq!(custody.step(gone(), at(140 * S)), []);
+    let effects = custody.step(gone(), at(200 * S));
+    assert!(
+        matches!(
+            &effects[..],
+            [Effect::Record(_), Effect::Release { id, .. }, Effect::Lost { served: true, .. }] if id == "i-1"
+        ),
+        "{effects:?}"
+    );
+    assert_eq!(custody.standing().count(), 0);
+}
+
+#[test]
+fn a_request_that_waits_for_its_call_is_not_lost() {
+    let mut custody = fresh();
+    custody.step(Event::Acquire(want("a")), at(0));
+    for second in 1..200 {
+        assert_eq!(custody.step(Event::Listed(vec![]), at(second * S)), []);
+    }
+    assert!(custody.is_asked(&name("a")));
+    custody.step(Event::Called(name("a")), at(200 * S));
+    assert_eq!(custody.step(Event::Listed(vec![]), at(229 * S)), []);
+    assert_eq!(custody.step(Event::Listed(vec![]), at(230 * S)).len(), 2);
+    assert!(!custody.is_asked(&name("a")));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use shared::units::MicroUsd;
+use shared::units::{MicroUsd, Micros};
 
 use crate::market::Pool;
 use crate::problem::decision::{Decision, Reason, Situation};
@@ -100,13 +100,26 @@ impl Rules {
             offer.on_demand_available = Some(0);
             offer.spot_available = 0;
         }
+        self.less(offer, situation.losses, situation.length)
+    }
+
+    /// An offer of pools that are allowed, with losses by slot, the last under way: without spot where that is not allowed, too
+    /// dear or taken too often.
+    #[must_use]
+    pub fn less(&self, mut offer: Offer, losses: &[u32], length: Micros) -> Offer {
         let dear = self
             .max_spot_price
-            .is_some_and(|limit| offer.spot_price > slot_price(limit, situation.length).0 as f64);
-        if self.no_spot || dear || self.left(situation) {
+            .is_some_and(|limit| offer.spot_price > slot_price(limit, length).0 as f64);
+        if self.no_spot || dear || self.left(losses, length) {
             offer.spot_available = 0;
         }
         offer
+    }
+
+    /// Whether spot of a pool may be had at its price for an hour.
+    #[must_use]
+    pub fn allows_spot(&self, price: MicroUsd) -> bool {
+        !self.no_spot && self.max_spot_price.is_none_or(|limit| price <= limit)
     }
 
     /// Ends a wait that has lasted as long as the tenant allows.
@@ -133,12 +146,11 @@ impl Rules {
     }
 
     /// Whether the pool took machines too often, not long ago.
-    fn left(&self, situation: &Situation<'_>) -> bool {
+    fn left(&self, losses: &[u32], length: Micros) -> bool {
         let Some(leave) = self.leave else {
             return false;
         };
-        let hour = (HOUR.div_ceil(situation.length.0.max(1)) as usize).max(1);
-        let losses = situation.losses;
+        let hour = (HOUR.div_ceil(length.0.max(1)) as usize).max(1);
         let from = losses.len().saturating_sub(leave.slots as usize);
         (from..losses.len()).any(|at| {
             if losses[at] == 0 {

@@ -75,7 +75,7 @@ pub(super) fn run(
         return Ok(Exit::Done);
     }
     if args.release {
-        release(&told, &orphans.unclaimed, output)?;
+        release(&told, &listed, output)?;
     } else {
         output.next(&[
             "spotmux market orphans --release".into(),
@@ -98,31 +98,36 @@ fn listed(told: &MarketSettings) -> Result<Vec<Machine>, Failure> {
                 "the provider gave no list within {} s",
                 told.patience.as_secs()
             );
-            Err(Failure::new(Exit::Unreachable, message))
+            Err(Failure::new(Exit::Unreachable, message)
+                .hint("see whether its API or its commands answer from here, then run this again"))
         }
     }
 }
 
-/// Ends machines that are on no record. The record is held meanwhile: a market actor that runs does it itself.
-fn release(told: &MarketSettings, machines: &[Machine], output: &Output) -> Result<(), Failure> {
-    let (_held, _) = Journal::open(&told.record()).or_exit(Exit::Conflict)?;
+/// Ends listed machines that are on no record. The record is held meanwhile: a market actor that runs does it itself. It may have
+/// grown since it was looked at, so it is compared again: a machine is on record before it is in a list.
+fn release(told: &MarketSettings, listed: &[Machine], output: &Output) -> Result<(), Failure> {
+    let (_held, entries) = Journal::open(&told.record()).or_exit(Exit::Conflict)?;
+    let machines = record::orphans(&record::open(&entries), listed).unclaimed;
     let mut provider = told
         .offered
         .clone()
         .provider(&told.folder, &told.clocks.wall)
         .or_exit(Exit::Internal)?;
     let runtime = runtime()?;
-    for machine in machines {
+    for machine in &machines {
         let asked = async { timeout(told.patience, provider.release(&machine.id)).await };
         match runtime.block_on(asked) {
             Ok(done) => done.or_exit(Exit::Unreachable)?,
             Err(_) => {
                 let message = format!(
-                    "the provider did not answer within {} s when {} was to end: look again, it may have been told",
+                    "the provider did not answer within {} s when {} was to end: it may have been told",
                     told.patience.as_secs(),
                     machine.id
                 );
-                return Err(Failure::new(Exit::Unreachable, message));
+                return Err(Failure::new(Exit::Unreachable, message).hint(
+                    "spotmux market orphans   # shows what still runs; --release tells it again",
+                ));
             }
         }
         output.note(format!("{} was told to end", machine.id));

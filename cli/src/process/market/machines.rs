@@ -198,13 +198,20 @@ fn job(launch: &Launch, alone: bool) -> String {
         let words: Vec<String> = words.map(|word| render::shell_word(&word)).collect();
         words.join(" ")
     };
-    // The last word counts; neighbours reach it at its host's first address.
+    // The last word counts; neighbours reach it at its host's first address that is no loopback, as `hostname -I` lists them.
     let listens = match alone {
         true => "",
-        false => " --set gpu_actor.listen=$(hostname -i | cut -d\" \" -f1):0",
+        false => " --set gpu_actor.listen=\"$at\":0",
     };
     let (first, then) = (line(&launch.prepare), line(&launch.start));
-    let both = format!("{first} && exec {then}{listens}");
+    let address = match alone {
+        true => "",
+        false => {
+            "at=$(hostname -I | cut -d\" \" -f1); case $at in \"\") echo \"hostname -I shows no address\" >&2; exit 1;; \
+             *:*) at=[$at];; esac; "
+        }
+    };
+    let both = format!("{address}{first} && exec {then}{listens}");
     format!("sh -c {}", render::shell_word(&both))
 }
 
@@ -286,13 +293,13 @@ mod tests {
         let told = told.map(|told| String::from_utf8_lossy(&told.stdout).into_owned());
         let told = told.unwrap_or_default();
         assert!(
-            told.starts_with(
-                "'/opt/spot mux' ca issue 'n1' && exec '/opt/spot mux' gpu-actor --name 'n1'"
+            told.ends_with(
+                "'/opt/spot mux' ca issue 'n1' && exec '/opt/spot mux' gpu-actor --name 'n1' --set gpu_actor.listen=\"$at\":0"
             ),
             "{told}"
         );
         assert!(
-            told.contains("$(hostname -i"),
+            told.starts_with("at=$(hostname -I"),
             "the job's shell asks, not this one: {told}"
         );
     }

@@ -59,6 +59,11 @@ fn br_4_a_pause_that_was_not_heard_is_asked_again_also_after_a_restart() {
     assert!(world.jobs[0].paused);
     world.pass(60);
     assert!(world.machines.is_empty());
+    let halts = world.kept().expect("kept").halts;
+    assert!(
+        halts.all,
+        "fewer machines would be paid, and nothing is: {halts:?}"
+    );
     // More money, and the job is resumed: it goes on.
     capped.budget = Some(Budget {
         cap: MicroUsd(4_000_000),
@@ -72,13 +77,83 @@ fn br_4_a_pause_that_was_not_heard_is_asked_again_also_after_a_restart() {
 }
 
 #[test]
+fn br_4_a_larger_budget_lifts_the_pause_before_it_is_asked_again() {
+    let mut capped = terms();
+    let budget = |cap| {
+        Some(Budget {
+            cap: MicroUsd(cap),
+            warn_per_mille: 800,
+        })
+    };
+    capped.budget = budget(40_000);
+    let mut world = World::new(capped.clone(), 4);
+    world.pass(900);
+    assert!(world.jobs[0].paused && world.machines.is_empty());
+    // As many dollars: a job that is resumed is paused again.
+    world.restart(capped.clone(), 1);
+    world.jobs[0].paused = false;
+    world.pass(30);
+    assert!(world.jobs[0].paused && world.machines.is_empty());
+    // More, and the first that is heard is a job at work: before any pool was seen.
+    capped.budget = budget(4_000_000);
+    world.restart(capped, 1);
+    world.jobs[0].paused = false;
+    let (nodes, jobs) = (Vec::new(), world.jobs.clone());
+    world.take(Event::Cluster { nodes, jobs });
+    assert!(!world.jobs[0].paused);
+    world.pass(60);
+    assert!(!world.jobs[0].paused && world.count(Kind::Spot) > 0);
+}
+
+#[test]
+fn br_4_without_a_coordinator_nothing_is_paid_beyond_the_budget_for_long() {
+    let mut capped = terms();
+    let cap = MicroUsd(60_000);
+    capped.budget = Some(Budget {
+        cap,
+        warn_per_mille: 800,
+    });
+    let mut world = World::new(capped.clone(), 4);
+    world.pass(150);
+    assert!(!world.machines.is_empty());
+    let mut silent = 0;
+    while !world.machines.is_empty() && silent < 3_000 {
+        silent += 1;
+        world.now += S;
+        world.take(Event::Unheard);
+        world.take(Event::Tick);
+    }
+    assert!(silent as u64 >= UNHEARD * capped.grace.0 / S, "{silent}");
+    assert!(world.machines.is_empty());
+    let spent = world.broker.spent();
+    assert!(spent >= cap && spent.0 < cap.0 + 60_000, "{spent:?}");
+}
+
+#[test]
+fn a_job_that_is_resumed_and_paused_again_is_told_of_again() {
+    let mut world = World::new(terms(), 2);
+    world.jobs = vec![job(1), job(2)];
+    world.jobs[0].budget = Some(MicroUsd(12_000));
+    world.pass(600);
+    assert!(world.jobs[0].paused);
+    world.jobs[0].paused = false;
+    world.pass(300);
+    assert!(world.jobs[0].paused);
+    let alarms = world
+        .done
+        .iter()
+        .filter(|e| matches!(e, Effect::Say { alarm: true, .. }));
+    assert_eq!(alarms.count(), 2);
+}
+
+#[test]
 fn br_4_the_budget_of_a_job_pauses_that_job_alone() {
     let mut world = World::new(terms(), 2);
     world.jobs = vec![job(1), job(2)];
     world.jobs[0].budget = Some(MicroUsd(12_000));
     world.pass(600);
     assert!(world.jobs[0].paused && !world.jobs[1].paused);
-    let bill = world.kept().expect("kept").purse.of(&world.jobs[0].name);
+    let bill = world.kept().expect("kept").purse.of(JobId(1));
     assert!(
         bill.spent().0 <= 12_000 && bill.spent().0 > 3_000,
         "{bill:?}"

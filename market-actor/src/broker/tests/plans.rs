@@ -155,6 +155,48 @@ fn tenants_that_allow_no_spot_get_none() {
     world.jobs[0].tenant = "a".into();
     world.pass(150);
     assert_eq!(world.count(Kind::Spot), 0, "{:?}", world.decided());
+    // Not for a moment either, also while no rate is known.
+    let spot =
+        |effect: &&Effect| matches!(effect, Effect::Acquire(want) if want.kind == Kind::Spot);
+    assert_eq!(world.done.iter().filter(spot).count(), 0);
+    let other = |effect: &Effect| matches!(effect, Effect::Acquire(_));
+    assert!(world.done.iter().any(other), "it gets machines on demand");
+}
+
+#[test]
+fn spot_above_the_price_of_a_tenant_is_not_taken_where_the_cheaper_pool_is_full() {
+    let mut strict = terms();
+    let rules = Rules {
+        max_spot_price: Some(MicroUsd(250_000)),
+        ..Rules::default()
+    };
+    strict.rules = BTreeMap::from([("*".to_owned(), rules)]);
+    strict.fewest = 3;
+    let mut world = World::new(strict, 0);
+    let sighting = |zone: &str, price: u64, count: u32| Sighting {
+        pool: Pool {
+            provider: "test".into(),
+            region: String::new(),
+            zone: zone.into(),
+            machine: "m".into(),
+        },
+        spot_price: Some(MicroUsd(price)),
+        spot_available: Some(count),
+        on_demand_price: Some(MicroUsd(1_000_000)),
+        on_demand_available: None,
+    };
+    world.spot = 9;
+    let both = vec![sighting("a", 200_000, 1), sighting("b", 300_000, 5)];
+    world.take(Event::Sighted(both));
+    let (nodes, jobs) = (Vec::new(), world.jobs.clone());
+    world.take(Event::Cluster { nodes, jobs });
+    let spot = world
+        .machines
+        .values()
+        .filter(|want| want.kind == Kind::Spot);
+    let zones: Vec<&str> = spot.map(|want| want.pool.zone.as_str()).collect();
+    assert_eq!(zones, ["a"]);
+    assert_eq!(world.count(Kind::OnDemand), 2);
 }
 
 #[test]

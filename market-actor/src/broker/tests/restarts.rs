@@ -2,6 +2,8 @@
 
 use super::super::*;
 use super::world::*;
+use crate::policy::Policy;
+use crate::provider::Certainty;
 
 #[test]
 fn a_restart_gives_nothing_up_before_it_has_heard_the_cluster() {
@@ -62,6 +64,78 @@ fn br_6_what_must_survive_is_kept_before_anything_follows_from_it() {
         .iter()
         .any(|effect| matches!(effect, Effect::Keep(kept) if kept.stretch.is_some()));
     assert!(kept, "{:?}", &world.done[..=first]);
+}
+
+#[test]
+fn another_policy_decides_after_a_restart_that_says_so() {
+    let mut world = World::new(terms(), 3);
+    world.pass(150);
+    let mut other = terms();
+    other.choice = fixed(Policy::OnDemand);
+    world.restart(other, 1);
+    world.done.clear();
+    world.pass(3);
+    let said = |effect: &&Effect| matches!(effect, Effect::Say { what, .. } if what.contains("decides from now on"));
+    assert_eq!(world.done.iter().filter(said).count(), 1);
+    let member = world
+        .kept()
+        .and_then(|kept| kept.stretch)
+        .map(|own| own.member);
+    assert_eq!(member.map(|own| own.policy), Some(Policy::OnDemand));
+}
+
+#[test]
+fn slots_of_another_length_begin_anew_and_the_deadline_goes_on() {
+    let mut world = World::new(terms(), 3);
+    world.pass(630);
+    let before = world.decided().slot;
+    assert!(before >= 9, "{before}");
+    let mut shorter = terms();
+    shorter.slot = Micros(20 * S);
+    world.restart(shorter, 1);
+    let kept = world.broker.to_keep(Now::both(Micros(world.now)));
+    assert_eq!(
+        (kept.history.slots.len(), kept.history.length),
+        (0, Micros(20 * S))
+    );
+    world.pass(3);
+    let slot = world.decided().slot;
+    assert!((30..=32).contains(&slot), "{slot} after {before}");
+}
+
+#[test]
+fn br_1_a_node_that_is_not_heard_for_a_moment_is_not_taken_for_empty() {
+    let mut world = World::new(terms(), 1);
+    world.pass(30);
+    let (id, token) = world.first(Kind::Spot);
+    world.signal(&id, Certainty::Notice);
+    let node = |alive| NodeTold {
+        name: token.clone(),
+        alive,
+        draining: alive,
+        holds: true,
+    };
+    let jobs = world.jobs.clone();
+    for alive in [false, true] {
+        let (nodes, jobs) = (vec![node(alive)], jobs.clone());
+        world.take(Event::Cluster { nodes, jobs });
+    }
+    assert!(
+        world.machines.contains_key(&id),
+        "it holds work: {:?}",
+        world.done
+    );
+    // When it goes is known after a restart too.
+    let until = world.kept().expect("kept").emptied[&token];
+    assert_eq!(until, Some(Micros(world.now + 20 * S)));
+    world.restart(terms(), 2);
+    world.done.clear();
+    let mut drained = node(true);
+    drained.draining = false;
+    let nodes = vec![drained];
+    world.take(Event::Cluster { nodes, jobs });
+    let drain = Effect::Drain { node: token, until };
+    assert!(world.done.contains(&drain), "{:?}", world.done);
 }
 
 #[test]

@@ -338,7 +338,7 @@ pub const KEYS: &[Key] = &[
         "market.grace_seconds",
         count(1, 86_400),
         "s",
-        "a machine that is given up is paid so long at most while it is emptied",
+        "a machine that is given up is paid so long at most while it is emptied; five times as long without a coordinator",
     ),
     key(
         "market.rest_seconds",
