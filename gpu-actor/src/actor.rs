@@ -23,6 +23,7 @@ mod metered;
 mod meters;
 mod opener;
 pub mod reclaim;
+mod resident;
 mod respite;
 mod run;
 mod running;

@@ -183,6 +183,14 @@ impl Model {
         open::open(path, options)
     }
 
+    /// Bytes of the matrices held, mapped ones among them.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let layers = self.layers.iter().flat_map(|layer| &layer.projections);
+        let all = layers.chain(&self.embedding).chain(&self.head);
+        all.map(|weight| weight.bytes().len() as u64).sum()
+    }
+
     /// The layers held.
     #[must_use]
     pub fn span(&self) -> Range<usize> {

@@ -188,6 +188,7 @@ impl Holder {
             store,
             watch: self.traces.watch(post.stage, &settings.clock, &self.meters),
         };
+        self.traces.holds(model.bytes());
         let place = Place {
             stage: post.stage as usize,
             stages: post.replica.seats.len(),

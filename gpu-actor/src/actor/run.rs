@@ -19,6 +19,7 @@ use super::hall::Hall;
 use super::holder::Holder;
 use super::links::Linker;
 use super::meters::Meters;
+use super::resident::Resident;
 use super::service::NodeService;
 use super::settings::NodeSettings;
 use super::stage::{Leave, StageActor};
@@ -73,6 +74,7 @@ pub fn run(
         heartbeat: settings.heartbeat,
         steady: Arc::clone(&settings.steady),
         meters: Arc::clone(&meters),
+        program: Resident::now(),
         leaving: None,
         _alive: alive,
     };

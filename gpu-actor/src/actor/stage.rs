@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message};
-use shared::units::{Bytes, Micros};
+use shared::units::Micros;
 use shared::wire::notice::{Departure, Notice};
 use tokio::sync::{mpsc, oneshot};
 
 use super::holder::Task;
 use super::meters::{Meters, Standing};
+use super::resident::Resident;
 use super::running::Command;
 use super::settings::Clock;
 use super::traces::Traces;
@@ -34,6 +35,8 @@ pub(super) struct StageActor {
     /// Never jumps.
     pub(super) steady: Clock,
     pub(super) meters: Arc<Meters>,
+    /// What the program itself takes: what was resident before any layer was opened.
+    pub(super) program: Resident,
     /// Once the process is asked to end: until when it stays at most, and what was told.
     pub(super) leaving: Option<(Micros, Departure)>,
     /// Never used, only dropped: the process must not stay without its actor.
@@ -162,7 +165,7 @@ impl StageActor {
     fn beat(&mut self) {
         let notice = Notice::Heartbeat {
             device_age: self.traces.device_age(),
-            memory_used: memory_used(),
+            memory_used: Resident::now().beyond(&self.program, self.traces.weights()),
             tokens: self.traces.tokens(),
         };
         self.tell(notice);
@@ -180,16 +183,6 @@ impl StageActor {
     }
 }
 
-/// Memory of this process that is resident; 0 where the system does not tell.
-fn memory_used() -> Bytes {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm
-        .split(' ')
-        .nth(1)
-        .and_then(|pages| pages.parse::<u64>().ok());
-    Bytes(pages.unwrap_or(0) * 4096)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -198,6 +191,7 @@ mod tests {
     use actix::prelude::SendError;
     use shared::ids::{NodeName, Term};
     use shared::job::Products;
+    use shared::units::Bytes;
     use shared::wire::notice::Hello;
 
     use super::*;
@@ -230,6 +224,7 @@ mod tests {
             heartbeat: Duration::from_secs(3600),
             steady: Arc::new(|| Micros(0)),
             meters: Meters::new(Micros(0)),
+            program: Resident::default(),
             leaving: None,
             _alive: alive,
         };

@@ -19,6 +19,8 @@ pub(super) struct Traces {
     most: usize,
     /// Tokens trained since the start of the process.
     tokens: AtomicU64,
+    /// Bytes of the weights of the stage that is held, or was last.
+    weights: AtomicU64,
     /// When the device began the piece of work that it is at, by the clock that never jumps, plus one; 0 while it is at
     /// none.
     working_since: AtomicU64,
@@ -70,6 +72,7 @@ impl Traces {
             node,
             most: most.max(1),
             tokens: AtomicU64::new(0),
+            weights: AtomicU64::new(0),
             working_since: AtomicU64::new(0),
             steady,
             spans: Mutex::new(VecDeque::new()),
@@ -100,6 +103,16 @@ impl Traces {
     /// Tokens trained since the start of the process.
     pub(super) fn tokens(&self) -> u64 {
         self.tokens.load(Ordering::Relaxed)
+    }
+
+    /// A stage with so many bytes of weights is held.
+    pub(super) fn holds(&self, weights: u64) {
+        self.weights.store(weights, Ordering::Relaxed);
+    }
+
+    /// Bytes of the weights of the stage that is held, or was last.
+    pub(super) fn weights(&self) -> u64 {
+        self.weights.load(Ordering::Relaxed)
     }
 
     /// Since the device began the piece of work that it is at; 0 while it is at none.

@@ -344,7 +344,7 @@ impl Engine for Leading {
         }
         for request in &shared {
             let goal = goals.get(&request.slot).copied();
-            unmeasured += self.plan_shared(number, request, &pass, goal)?;
+            unmeasured += self.plan_shared(number, request, (&pass, arrangement), goal)?;
         }
         if let Some(open) = self.turns.get_mut(&number) {
             open.unmeasured = unmeasured;

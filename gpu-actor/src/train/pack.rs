@@ -16,6 +16,7 @@ mod arranged;
 use std::ops::Range;
 
 use data::rows::TokenRow;
+use shared::plan::arrangement::Arrangement;
 
 pub use self::arranged::arranged;
 use crate::batch::{BLOCK, Batch, JobEntry, block_count};
@@ -84,6 +85,20 @@ pub struct Size {
 }
 
 impl Size {
+    /// The same within an arrangement's bounds on rows.
+    #[must_use]
+    pub fn within<Job>(self, arrangement: &Arrangement<Job>) -> Self {
+        let least = |own: usize, other: Option<u64>| {
+            let other = other.and_then(|rows| usize::try_from(rows).ok());
+            other.map_or(own, |other| own.min(other.max(1)))
+        };
+        Self {
+            budget: least(self.budget, arrangement.pass_rows),
+            chunk: least(self.chunk, arrangement.chunk_rows),
+            ..self
+        }
+    }
+
     /// Rows of a chunk of a request's sequences: whole blocks, and the first has all virtual rows.
     fn chunk_of(&self, request: &Request<'_>) -> usize {
         let least = request.prompt_tokens.max(BLOCK);
@@ -246,6 +261,27 @@ mod tests {
 
     fn row(length: usize) -> TokenRow {
         TokenRow::new(vec![1; length], vec![1; length])
+    }
+
+    #[test]
+    fn bounds_of_an_arrangement_make_passes_smaller_and_never_larger() {
+        let size = Size {
+            budget: 500,
+            chunk: 100,
+            cut: Cut::Anywhere,
+        };
+        let within = |pass_rows, chunk_rows| {
+            let arrangement = Arrangement::<usize> {
+                buckets: Vec::new(),
+                pass_rows,
+                chunk_rows,
+            };
+            let size = size.within(&arrangement);
+            (size.budget, size.chunk)
+        };
+        assert_eq!(within(None, None), (500, 100));
+        assert_eq!(within(Some(64), Some(128)), (64, 100));
+        assert_eq!(within(Some(u64::MAX), Some(0)), (500, 1));
     }
 
     #[test]

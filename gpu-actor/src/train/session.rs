@@ -295,7 +295,8 @@ impl<E: Engine> Session<E> {
         let turn = Turn {
             requests: due.map(Run::evaluation).collect(),
             goals: Vec::new(),
-            arrangement: Arrangement::default(),
+            // Its bounds on rows alone.
+            arrangement: self.arrangement.renamed(|_| None),
         };
         if turn.requests.is_empty() {
             return Ok(());

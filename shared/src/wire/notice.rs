@@ -177,7 +177,7 @@ pub enum Notice {
     Heartbeat {
         /// Since the device began the piece of work that it is at; 0: it is at none.
         device_age: Micros,
-        /// Memory in use.
+        /// Memory in use, counted as what is offered: for layers, adapters and activations, without the program itself.
         memory_used: Bytes,
         /// Tokens trained since the start of the process.
         tokens: u64,

@@ -14,6 +14,7 @@ use crate::train::engine::TurnNumber;
 use crate::train::pack::{self, Request};
 use crate::train::shard;
 use shared::ids::JobName;
+use shared::plan::arrangement::Arrangement;
 
 /// A job whose steps are shared.
 #[derive(Debug)]
@@ -127,12 +128,13 @@ impl Leading {
         Ok(())
     }
 
-    /// Cuts a job's sequences over its replicas; how many micro-batches that makes.
+    /// Cuts a job's sequences over its replicas, within the arrangement's bounds on rows, which hold for all of them; how
+    /// many micro-batches that makes.
     pub(super) fn plan_shared(
         &mut self,
         turn: TurnNumber,
         request: &Request<'_>,
-        pass: &Pass,
+        (pass, arrangement): (&Pass, &Arrangement<Slot>),
         goal: Option<StepGoal>,
     ) -> Result<usize, ReplicaError> {
         let slot = request.slot;
@@ -158,6 +160,7 @@ impl Leading {
                 chunk: self.settings.chunk_tokens,
                 cut: pack::Cut::Anywhere,
             };
+            let size = size.within(arrangement);
             let batches = pack::shard(request, run, size);
             made += batches.len();
             let mut chains = pack::chains(&batches).peekable();

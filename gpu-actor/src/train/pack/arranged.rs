@@ -73,15 +73,7 @@ pub fn arranged(
             named.entry(request.slot).or_insert_with(cut);
         }
     }
-    let least = |own: usize, other: Option<u64>| {
-        let other = other.and_then(|rows| usize::try_from(rows).ok());
-        other.map_or(own, |other| own.min(other.max(1)))
-    };
-    let size = Size {
-        budget: least(size.budget, arrangement.pass_rows),
-        chunk: least(size.chunk, arrangement.chunk_rows),
-        ..size
-    };
+    let size = size.within(arrangement);
     let cut = Cut::Anywhere;
     let own = Size { cut, ..size };
     let mut packer = Packer::default();
