@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn a_line_has_time_number_job_and_weight() {
         let event = samples::event(12, Level::Warn, "node_lost", "node n2 is lost");
-        assert_eq!(line(&event), "00:01:40Z    n12 j3 warning: node n2 is lost");
+        assert_eq!(line(&event), "00:01:40Z   ev12 j3 warning: node n2 is lost");
         let told = told(&event);
         assert_eq!(
             (&told["event"], &told["job"]),

@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_zone_that_vanishes_is_not_the_best_one() {
-        let markets = [market("1a", 6), market("2b", 0)];
+        let markets = [market("1a", 6), market("2b", 3)];
         let args = MomentArgs {
             shape: ShapeArgs {
                 job: Some("60,24,1,4".into()),
