@@ -77,7 +77,7 @@ pub struct Terms {
     pub choice: Choice,
     /// The net under it.
     pub safety: Safety,
-    /// What each tenant allows; [`tenants::ALL`] is every tenant.
+    /// What each tenant allows; `tenants::ALL` is every tenant.
     pub rules: BTreeMap<String, Rules>,
     /// How long a machine that is given up may take to be emptied.
     pub grace: Micros,

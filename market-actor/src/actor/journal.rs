@@ -1,6 +1,6 @@
 //! The record of machines: synced before each call, held by one process at a time, and no longer than what is open takes.
 //!
-//! When more than [`MOST_LINES`] lines beyond what is open have gathered, it is written anew without what is closed: beside, synced, and
+//! When more than `MOST_LINES` lines beyond what is open have gathered, it is written anew without what is closed: beside, synced, and
 //! put in its place. The lock is on a file of its own, which stays.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! A stretch of work: from the first job that wants machines until none is left; its deadline, its policy, what it remembers.
 //!
 //! A pause is no end: the deadline of work that is paused and resumed is that of its begin. When a stretch is over, all members of
-//! a selection are replayed on it, and the next is chosen by what they would have earned ([`Broker::learn`]).
+//! a selection are replayed on it, and the next is chosen by what they would have earned (`Broker::learn`).
 
 use serde::{Deserialize, Serialize};
 use shared::units::{MicroUsd, Micros};
