@@ -23,40 +23,6 @@ use crate::batch::Batch;
 /// Cuts the requests that are arranged as the arrangement says, into passes of at most `size.budget` rows; then the
 /// others as [`cut_passes`] does, with `rest` giving the most rows of a pass of theirs from how many they have. Bounds on
 /// rows of the arrangement hold for both.
-///
-/// ```
-/// use data::rows::TokenRow;
-/// use gpu_actor::train::pack::{Cut, Request, Size, arranged};
-/// use shared::plan::arrangement::{Arrangement, HybridTask};
-///
-/// let rows = [30, 30, 20, 20].map(|length| TokenRow::new(vec![1; length], vec![1; length]));
-/// let request = |slot| Request {
-///     slot,
-///     prompt_tokens: 0,
-///     prefix_tokens: 0,
-///     step: 0,
-///     rows: rows.iter().collect(),
-/// };
-/// let size = Size {
-///     budget: 1000,
-///     chunk: 1000,
-///     cut: Cut::Anywhere,
-/// };
-/// let together = HybridTask {
-///     jobs: vec![2, 0],
-///     parts: 2,
-/// };
-/// let arrangement = Arrangement {
-///     buckets: vec![vec![together]],
-///     ..Arrangement::default()
-/// };
-/// let requests = [request(0), request(1), request(2)];
-/// let passes = arranged(&requests, &arrangement, size, |_| size.budget);
-/// let slots = |at: usize| passes[at].jobs.iter().map(|job| (job.slot, job.rows.len()));
-/// assert!(slots(0).eq([(2, 60), (0, 60)]));
-/// assert!(slots(1).eq([(2, 40), (0, 40)]));
-/// assert!(slots(2).eq([(1, 100)]));
-/// ```
 #[must_use]
 pub fn arranged(
     requests: &[Request<'_>],
