@@ -9,6 +9,7 @@
 
 mod coordinator;
 mod error;
+mod farewell;
 mod files;
 mod journal;
 mod leadership;

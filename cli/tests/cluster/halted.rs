@@ -24,10 +24,5 @@ fn a_coordinator_that_was_stopped_for_long_changes_no_bit_and_starts_no_job_anew
     // Stages trained on meanwhile, perhaps to the end; what they told is heard by who leads next.
     assert_eq!(holders(&mut cluster), places, "stages stay where they are");
     assert_same(&cluster.adapters(), &wanted);
-    let (told, breaks) = cluster.steps_told();
-    assert_eq!(
-        (told.len(), breaks),
-        (8, 0),
-        "no step was taken twice: {told:?}"
-    );
+    cluster.assert_no_step_twice(8);
 }

@@ -25,12 +25,7 @@ fn a_node_that_is_asked_to_end_costs_no_step_and_no_bit() {
         assert_ne!(cluster.holder(stage).as_deref(), Some(holder.as_str()));
     }
     assert_same(&cluster.adapters(), &wanted);
-    let (told, breaks) = cluster.steps_told();
-    assert_eq!(
-        (told.len(), breaks),
-        (8, 0),
-        "no step was taken twice: {told:?}"
-    );
+    cluster.assert_no_step_twice(8);
     let bad = |event: &serde_json::Value| {
         let kind = event["event"].as_str().unwrap_or_default();
         matches!(kind, "node_lost" | "replica_broken")
@@ -50,10 +45,5 @@ fn without_another_node_jobs_wait_with_what_they_learned_for_one() {
     // Whoever watches starts it again: as another process, which holds nothing.
     leave(&mut cluster, 0);
     assert_same(&cluster.adapters(), &wanted);
-    let (told, breaks) = cluster.steps_told();
-    assert_eq!(
-        (told.len(), breaks),
-        (3, 0),
-        "no step was taken twice: {told:?}"
-    );
+    cluster.assert_no_step_twice(3);
 }

@@ -305,6 +305,16 @@ impl<'a> Cluster<'a> {
         (told, breaks)
     }
 
+    /// All of so many jobs told of their steps, and none took one twice or left one out.
+    pub(crate) fn assert_no_step_twice(&self, jobs: usize) {
+        let (told, breaks) = self.steps_told();
+        assert_eq!(
+            (told.len(), breaks),
+            (jobs, 0),
+            "no step was taken twice: {told:?}"
+        );
+    }
+
     /// The node that holds a stage.
     pub(crate) fn holder(&self, stage: usize) -> Option<String> {
         self.holder_in(0, stage)

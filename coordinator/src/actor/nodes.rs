@@ -9,10 +9,10 @@ use shared::wire::notice::Notice;
 use tokio::sync::mpsc;
 
 use super::coordinator::CoordinatorActor;
+use super::farewell::Farewell;
 use super::messages::{Arrived, Left, ORDERS, ToNode, Told};
 use super::renewal::{expired, send_away};
 use super::settings::Clock;
-use crate::life::membership::LinkId;
 
 /// Serves a node for as long as its connection lasts.
 pub(super) async fn serve(
@@ -26,7 +26,7 @@ pub(super) async fn serve(
     let Ok(link) = actor.send(Arrived(orders)).await else {
         return Ok(());
     };
-    let _goes = Goes { actor, link };
+    let _left = Farewell::new(actor, Left(link));
     let expired = expired(&peer, wall);
     tokio::pin!(expired);
     loop {
@@ -63,24 +63,6 @@ pub(super) async fn serve(
             }
             () = stop.wait() => return Ok(()),
         }
-    }
-}
-
-/// Tells the actor that a node's connection ended, however it does: when the peer closes it, whoever serves its streams is
-/// dropped where it waits, and nothing behind that is run.
-struct Goes<'a> {
-    actor: &'a Addr<CoordinatorActor>,
-    link: LinkId,
-}
-
-impl Drop for Goes<'_> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a drop cannot wait, and a message that is lost would leave a dead link or client behind; no more come than there are connections"
-    )]
-    fn drop(&mut self) {
-        // Never waits: there are no more of them than of connections.
-        self.actor.do_send(Left(self.link));
     }
 }
 

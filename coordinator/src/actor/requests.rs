@@ -15,13 +15,13 @@ use shared::wire::view::NodeView;
 use tokio::sync::mpsc;
 
 use super::coordinator::CoordinatorActor;
+use super::farewell::Farewell;
 use super::files::{self, refusal};
 use super::library::Library;
 use super::messages::{ANSWERS, Ask, Gone, Question, ToClient};
 use super::renewal::{expired, send_away};
 use super::settings::CoordinatorSettings;
 use super::{nodes, samples};
-use crate::life::cluster::Handle;
 
 /// The doorkeeper.
 pub(super) struct CoordinatorService {
@@ -33,20 +33,6 @@ pub(super) struct CoordinatorService {
 
 const NO_AUTHORITY: &str =
     "this coordinator makes no certificates: ask whoever has the cluster's authority";
-
-/// Tells the actor that a client waits no more, however that came: one whose connection ended is dropped where it waits.
-struct Goes<'a>(&'a Addr<CoordinatorActor>, Handle);
-
-impl Drop for Goes<'_> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a drop cannot wait, and a message that is lost would leave a dead link or client behind; no more come than there are connections"
-    )]
-    fn drop(&mut self) {
-        // Never waits: there are no more of them than of clients.
-        self.0.do_send(Gone(self.1));
-    }
-}
 
 impl Service for CoordinatorService {
     async fn request(
@@ -135,7 +121,7 @@ impl CoordinatorService {
         let Ok(handle) = self.actor.send(Ask(question, answers)).await else {
             return stream.sender.send(&closing()).await;
         };
-        let _goes = Goes(&self.actor, handle);
+        let _gone = Farewell::new(&self.actor, Gone(handle));
         let expired = expired(peer, &self.settings.wall);
         tokio::pin!(expired);
         loop {

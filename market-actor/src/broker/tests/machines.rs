@@ -71,18 +71,6 @@ fn a_machine_that_vanishes_is_replaced_and_a_refusal_is_not_repeated_at_once() {
 #[test]
 fn a_pool_that_refuses_is_left_alone_and_another_is_asked() {
     let mut world = World::new(terms(), 2);
-    let sighting = |zone: &str, price: u64, count: u32| Sighting {
-        pool: Pool {
-            provider: "test".into(),
-            region: String::new(),
-            zone: zone.into(),
-            machine: "m".into(),
-        },
-        spot_price: Some(MicroUsd(price)),
-        spot_available: Some(count),
-        on_demand_price: Some(MicroUsd(1_000_000)),
-        on_demand_available: None,
-    };
     let both = vec![sighting("a", 200_000, 1), sighting("b", 300_000, 5)];
     let now = |seconds: u64| Now::both(Micros(seconds * S));
     world.broker.step(Event::Sighted(both), now(1));

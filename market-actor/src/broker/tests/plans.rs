@@ -173,18 +173,6 @@ fn spot_above_the_price_of_a_tenant_is_not_taken_where_the_cheaper_pool_is_full(
     strict.rules = BTreeMap::from([("*".to_owned(), rules)]);
     strict.fewest = 3;
     let mut world = World::new(strict, 0);
-    let sighting = |zone: &str, price: u64, count: u32| Sighting {
-        pool: Pool {
-            provider: "test".into(),
-            region: String::new(),
-            zone: zone.into(),
-            machine: "m".into(),
-        },
-        spot_price: Some(MicroUsd(price)),
-        spot_available: Some(count),
-        on_demand_price: Some(MicroUsd(1_000_000)),
-        on_demand_available: None,
-    };
     world.spot = 9;
     let both = vec![sighting("a", 200_000, 1), sighting("b", 300_000, 5)];
     world.take(Event::Sighted(both));

@@ -35,6 +35,22 @@ pub(super) fn terms() -> Terms {
     }
 }
 
+/// What a zone offers at a price.
+pub(super) fn sighting(zone: &str, price: u64, count: u32) -> Sighting {
+    Sighting {
+        pool: Pool {
+            provider: "test".into(),
+            region: String::new(),
+            zone: zone.into(),
+            machine: "m".into(),
+        },
+        spot_price: Some(MicroUsd(price)),
+        spot_available: Some(count),
+        on_demand_price: Some(MicroUsd(1_000_000)),
+        on_demand_available: None,
+    }
+}
+
 pub(super) fn start(terms: Terms, entries: &[Entry], kept: Option<Kept>) -> Start<'_> {
     Start {
         terms,

@@ -36,6 +36,18 @@ fn answered(desk: &mut Desk) -> Answer {
     question.answer()
 }
 
+/// What the first stage holds of two jobs that have taken no step.
+fn held(jobs: [JobId; 2]) -> Held {
+    Held {
+        epoch: PlanEpoch(1),
+        replica: 0,
+        stage: 0,
+        linked: true,
+        jobs: jobs.map(|job| (job, 0)).to_vec(),
+        paused: Vec::new(),
+    }
+}
+
 /// Two jobs on one node, and what its first stage was told of them.
 fn two() -> (Desk, [JobId; 2], Arrangement) {
     let mut desk = desk(64);
@@ -78,14 +90,7 @@ fn as_1_jobs_that_come_are_arranged_once() {
 fn as_2_a_first_stage_that_comes_back_is_told_again() {
     let (mut desk, both, arrangement) = two();
     desk.leave("a");
-    let held = Held {
-        epoch: PlanEpoch(1),
-        replica: 0,
-        stage: 0,
-        linked: true,
-        jobs: both.map(|job| (job, 0)).to_vec(),
-        paused: Vec::new(),
-    };
+    let held = held(both);
     desk.come("a", 1, Some(held.clone()));
     assert_eq!(told(&mut desk, "a"), Some(arrangement.clone()));
     // Another coordinator asks for itself.
@@ -178,14 +183,7 @@ fn memory_beyond_what_a_node_offers_makes_passes_smaller_and_is_an_event() {
     assert_eq!(next, strain::eased(&calm, 1, 512));
     // What is told before an answer is there is as small.
     desk.leave("a");
-    let held = Held {
-        epoch: PlanEpoch(1),
-        replica: 0,
-        stage: 0,
-        linked: true,
-        jobs: both.map(|job| (job, 0)).to_vec(),
-        paused: Vec::new(),
-    };
+    let held = held(both);
     desk.come("a", 1, Some(held));
     assert_eq!(told(&mut desk, "a"), Some(next));
     // It grows again and again: there is an end to it, and nothing is ended.
