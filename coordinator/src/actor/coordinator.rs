@@ -316,9 +316,13 @@ impl Handler<Told> for CoordinatorActor {
 impl Handler<Left> for CoordinatorActor {
     type Result = ();
 
-    fn handle(&mut self, Left(link): Left, context: &mut Self::Context) {
-        self.nodes.remove(&link);
-        self.take(Input::Closed(link), context);
+    fn handle(&mut self, left: Left, context: &mut Self::Context) {
+        self.nodes.remove(&left.link);
+        let input = match left.said_so {
+            true => Input::Ended(left.link),
+            false => Input::Closed(left.link),
+        };
+        self.take(input, context);
     }
 }
 

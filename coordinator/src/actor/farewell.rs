@@ -12,7 +12,8 @@ where
     CoordinatorActor: Handler<M>,
 {
     actor: &'a Addr<CoordinatorActor>,
-    word: Option<M>,
+    /// What is to be said, looked up when it is.
+    word: Option<Box<dyn FnOnce() -> M + Send + 'a>>,
 }
 
 impl<'a, M> Farewell<'a, M>
@@ -20,10 +21,13 @@ where
     M: Message<Result = ()> + Send + 'static,
     CoordinatorActor: Handler<M>,
 {
-    pub(super) const fn new(actor: &'a Addr<CoordinatorActor>, word: M) -> Self {
+    pub(super) fn new(
+        actor: &'a Addr<CoordinatorActor>,
+        word: impl FnOnce() -> M + Send + 'a,
+    ) -> Self {
         Self {
             actor,
-            word: Some(word),
+            word: Some(Box::new(word)),
         }
     }
 }
@@ -39,7 +43,7 @@ where
     )]
     fn drop(&mut self) {
         if let Some(word) = self.word.take() {
-            self.actor.do_send(word);
+            self.actor.do_send(word());
         }
     }
 }

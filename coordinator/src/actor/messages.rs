@@ -61,7 +61,11 @@ pub(super) struct Told(pub(super) LinkId, pub(super) Notice);
 /// A node's connection ended. When the mailbox is full it waits.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(super) struct Left(pub(super) LinkId);
+pub(super) struct Left {
+    pub(super) link: LinkId,
+    /// Whether the node said that its process ends.
+    pub(super) said_so: bool,
+}
 
 /// The files of a job were read. When the mailbox is full it waits.
 #[derive(Debug, Message)]

@@ -26,7 +26,11 @@ pub(super) async fn serve(
     let Ok(link) = actor.send(Arrived(orders)).await else {
         return Ok(());
     };
-    let _left = Farewell::new(actor, Left(link));
+    let ending = peer.clone();
+    let _left = Farewell::new(actor, move || Left {
+        link,
+        said_so: ending.ends(),
+    });
     let expired = expired(&peer, wall);
     tokio::pin!(expired);
     loop {

@@ -121,7 +121,7 @@ impl CoordinatorService {
         let Ok(handle) = self.actor.send(Ask(question, answers)).await else {
             return stream.sender.send(&closing()).await;
         };
-        let _gone = Farewell::new(&self.actor, Gone(handle));
+        let _gone = Farewell::new(&self.actor, move || Gone(handle));
         let expired = expired(peer, &self.settings.wall);
         tokio::pin!(expired);
         loop {

@@ -23,8 +23,9 @@
 //! | CL-11 | a drain that no first stage heeds is tried `bounds.drain_tries` times, and then its replica is broken |
 //! | CL-12 | nothing is remembered of a job that has ended but what the book has |
 //! | CL-13 | no node is drained without force where fewer replicas would have a place than have one |
-//! | CL-14 | nodes that leave as they were told to are not lost |
+//! | CL-14 | nodes that leave as they were told to are not lost, and none is said to have left before it said so or was away for `bounds.reconnect` |
 //! | CL-15 | in a step few jobs are found to fit no replica; what was found is kept while seats and their nodes stay |
+//! | CL-16 | a job that fits no replica as they stand waits, with its reason, while a node may be had that could take it: drained, hanging, ending or away |
 
 mod arranging;
 mod begin;
@@ -34,6 +35,7 @@ mod device;
 mod draining;
 mod gate;
 mod history;
+mod hope;
 mod jobs;
 mod leaving;
 mod moves;
@@ -125,6 +127,7 @@ impl Coordinator {
             Input::Prepared { job, outcome } => self.prepared(job, outcome),
             Input::Told { link, notice } => self.told(link, notice),
             Input::Closed(link) => self.closed(link),
+            Input::Ended(link) => self.ended(link),
             Input::Arranged(answer) => self.arranged(answer),
             Input::Tick => {
                 self.tick();

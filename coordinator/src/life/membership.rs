@@ -231,6 +231,7 @@ impl Membership {
         let trained = known.map(|known| known.trained.clone()).filter(|_| same);
         let unfit_until = known.map_or(Micros(0), |known| known.unfit_until);
         let leaving = known.filter(|_| same).and_then(|known| known.leaving);
+        let leaving = leaving.map(Leaving::again);
         let device = known.filter(|_| same).map(|known| known.device);
         let device = device.unwrap_or_default();
         if let Some(old) = arrival.replaced {

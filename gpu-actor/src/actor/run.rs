@@ -105,7 +105,8 @@ pub fn run(
             RouterLimits::default(),
         )
     });
-    let mut up = network.spawn(uplink::run(settings.clone(), endpoint, told));
+    let (end, ending) = oneshot::channel();
+    let mut up = network.spawn(uplink::run(settings.clone(), endpoint, told, ending));
     network.spawn(inbound::pass_on(uplinked, actor.clone()));
     network.spawn(async move {
         let departure = leave.await;
@@ -122,6 +123,8 @@ pub fn run(
             _ = &mut up => panicked(),
             _ = gone => panicked(),
         };
+        // Nobody hears it only when the uplink panicked.
+        let _ = end.send(());
         main.stop();
         exit
     });

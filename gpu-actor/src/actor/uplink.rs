@@ -7,13 +7,13 @@ use shared::net::backoff::Backoff;
 use shared::net::client::Client;
 use shared::net::credential::Credential;
 use shared::net::endpoint::{Endpoint, Peer};
-use shared::net::fault::NetError;
+use shared::net::fault::{CloseCode, NetError};
 use shared::net::identity::Role;
 use shared::net::renew;
 use shared::wire::notice::Notice;
 use shared::wire::opening::Opening;
 use shared::wire::order::Ordered;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::settings::NodeSettings;
 
@@ -34,11 +34,13 @@ const OUTBOX: usize = 4096;
 /// A renewal that failed is tried again after so long.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// Keeps the connection up for as long as anybody listens.
+/// Keeps the connection up for as long as anybody listens, or until the process ends: that is the last word on it, so
+/// that the coordinator does not wait for the node to come back.
 pub(super) async fn run(
     settings: NodeSettings,
     endpoint: Arc<Endpoint>,
     told: mpsc::Sender<Uplinked>,
+    mut end: oneshot::Receiver<()>,
 ) {
     let mut backoff = Backoff::new(
         Duration::from_millis(100),
@@ -57,8 +59,11 @@ pub(super) async fn run(
                     peer.clone(),
                 ));
                 let mut heard = false;
-                let ended = serve(&peer, &told, &mut heard).await;
+                let ended = until_end(&peer, &told, &mut heard, &mut end).await;
                 renewing.abort();
+                let Some(ended) = ended else {
+                    return;
+                };
                 // Who is sent away at once must not come back at once.
                 if heard {
                     backoff.reset();
@@ -76,6 +81,26 @@ pub(super) async fn run(
             return;
         }
         backoff.pause().await;
+    }
+}
+
+/// Serves a connection to its end, or to that of the process: then nothing comes back, and the coordinator was told.
+async fn until_end(
+    peer: &Peer,
+    told: &mpsc::Sender<Uplinked>,
+    heard: &mut bool,
+    end: &mut oneshot::Receiver<()>,
+) -> Option<Result<(), NetError>> {
+    let serving = serve(peer, told, heard);
+    tokio::pin!(serving);
+    tokio::select! {
+        biased;
+        _ = end => {
+            // Before the stream goes, whose end alone would say less.
+            peer.close(CloseCode::Shutdown, "this node ends");
+            None
+        }
+        ended = &mut serving => Some(ended),
     }
 }
 

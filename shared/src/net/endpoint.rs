@@ -165,6 +165,16 @@ impl Peer {
         Ok(stream)
     }
 
+    /// Whether the peer ended the connection, and said that its process ends: it does not come back.
+    #[must_use]
+    pub fn ends(&self) -> bool {
+        let closed = match self.connection.close_reason() {
+            Some(quinn::ConnectionError::ApplicationClosed(close)) => Some(close.error_code),
+            _ => None,
+        };
+        closed == Some(CloseCode::Shutdown.number())
+    }
+
     /// Ends the connection and says why.
     pub fn close(&self, code: CloseCode, reason: &str) {
         close(&self.connection, code, reason);

@@ -1,7 +1,8 @@
 //! The end of the cluster in order: what jobs have learned is made durable first, and then all nodes stop. CL-7
 //!
-//! A node that was told to stop and closes its connection has left: it is not lost, and what its neighbours say of it is
-//! no news. One that is away when the others are told is waited for as long as it may take to come back, and is told then.
+//! A node that was told to stop and says that it ends has left: it is not lost, and what its neighbours say of it is no
+//! news. One whose connection ends without that word may not have heard the order, and one may be away when the others are
+//! told: both are waited for as long as it may take to come back, and are told then. Who does not come back has left.
 //! One that is silent instead is lost, as ever. A replica that is durable ends with its nodes: the next leadership
 //! makes a plan, and finds none broken. CL-14
 

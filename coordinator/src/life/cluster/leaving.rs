@@ -99,7 +99,7 @@ impl Coordinator {
         }
     }
 
-    /// A node is not heard any more: one that was let go, or whose time is over, does not come back; whether it is one.
+    /// A node is not here any more, and does not come back if it was let go or its time is over; whether that is so.
     pub(super) fn left(&mut self, name: &NodeName) -> bool {
         let node = self.members.get(name).filter(|node| !node.gone);
         match node.and_then(|node| node.leaving) {
@@ -109,12 +109,21 @@ impl Coordinator {
                 let node = name.clone();
                 self.record(Change::NodeLeft { node });
             }
-            Some(leaving) if self.now.steady >= leaving.until => {
-                self.lose(name, &format!("{}, and its time was over", leaving.cause));
-            }
-            _ => return false,
+            Some(_) => return self.is_late(name),
+            None => return false,
         }
         true
+    }
+
+    /// Whether the time of a node that is not here is over without its having been let go: it is lost.
+    fn is_late(&mut self, name: &NodeName) -> bool {
+        let node = self.members.get(name).filter(|node| !node.gone);
+        let leaving = node.and_then(|node| node.leaving);
+        let late = leaving.filter(|told| !told.released && self.now.steady >= told.until);
+        if let Some(leaving) = late {
+            self.lose(name, &format!("{}, and its time was over", leaving.cause));
+        }
+        late.is_some()
     }
 
     /// Another process says hello under the name of one that was let go.
@@ -160,10 +169,15 @@ impl Coordinator {
         }
     }
 
-    /// A connection that closed may have been the last of a node that leaves.
-    pub(super) fn closed_link(&mut self, link: LinkId) -> Option<NodeName> {
+    /// A connection ended. One of a node that was let go may have been lost with the word: it has left when it said so,
+    /// or does not come back. CL-14
+    pub(super) fn closed_link(&mut self, link: LinkId, said_so: bool) -> Option<NodeName> {
         let name = self.members.closed(self.now.steady, link)?;
-        self.left(&name);
+        if said_so {
+            self.left(&name);
+        } else {
+            self.is_late(&name);
+        }
         Some(name)
     }
 }

@@ -281,7 +281,16 @@ impl Coordinator {
     }
 
     pub(super) fn closed(&mut self, link: LinkId) {
-        if let Some(node) = self.closed_link(link) {
+        self.link_ended(link, false);
+    }
+
+    /// A connection ended as the process of its node ends, and says so.
+    pub(super) fn ended(&mut self, link: LinkId) {
+        self.link_ended(link, true);
+    }
+
+    fn link_ended(&mut self, link: LinkId, said_so: bool) {
+        if let Some(node) = self.closed_link(link, said_so) {
             let effects = self.relay.lost(&node);
             self.out.effects.extend(effects);
         }
@@ -301,10 +310,10 @@ impl Coordinator {
             self.out.effects.extend(effects);
         }
         for node in self.members.overdue(steady, &bounds) {
-            self.lose(
-                &node,
-                &format!("it has no connection since {}", bounds.reconnect),
-            );
+            if !self.left(&node) {
+                let reason = format!("it has no connection since {}", bounds.reconnect);
+                self.lose(&node, &reason);
+            }
         }
         self.step_move(Event::Tick);
         let late: Vec<(u32, String)> = self

@@ -63,8 +63,10 @@ pub enum Input {
         /// What.
         notice: Notice,
     },
-    /// A connection of a node ended.
+    /// A connection of a node ended, and nobody knows why: the node may come back.
     Closed(LinkId),
+    /// A connection of a node ended, and the node said that its process ends.
+    Ended(LinkId),
     /// Time passed: several times a second.
     Tick,
 }

@@ -40,7 +40,27 @@ pub struct Answer {
     pub(super) arrangements: BTreeMap<u32, Option<Arrangement>>,
 }
 
+impl Answer {
+    /// Of which question.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 impl Question {
+    /// Which question it is: greater than those before.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Replicas that are asked about, each with its jobs.
+    #[must_use]
+    pub fn about(&self) -> &BTreeMap<u32, Vec<JobId>> {
+        &self.about
+    }
+
     /// Asks the planner.
     #[must_use]
     pub fn answer(&self) -> Answer {

@@ -5,9 +5,8 @@ use shared::ids::NodeName;
 use shared::wire::request::{Refusal, RefusalCode};
 
 use super::Coordinator;
-use crate::life::membership::{Node, Presence};
+use crate::life::membership::Node;
 use crate::life::placement::{self, NoPlace, Snapshot, place};
-use crate::plan::admit;
 
 impl Coordinator {
     /// Nodes that are here and get no work: which, why, and what gives it back.
@@ -98,51 +97,6 @@ impl Coordinator {
             Ok(seats) => placement::lacking(snapshot, &seats),
             Err(why) => Some(why),
         }
-    }
-
-    /// What a job that fits none of the replicas that stand may still wait for, if anything: a market, a node that is
-    /// listed and may have what the stage lacks, or one that has it, is here and has no seat. One that was drained, leaves
-    /// or hangs is none: it gets no work.
-    pub(super) fn may_come(&self, refusal: &admit::Refusal) -> Option<String> {
-        let layout = &self.settings.layout;
-        if layout.market {
-            return Some("a market may bring larger machines".into());
-        }
-        let (now, bounds) = (self.now.steady, &self.settings.bounds);
-        let kept = |name: &NodeName| self.book.draining.contains(name) || self.is_leaving(name);
-        let absent = layout.listed.iter().find(|name| {
-            let known = self.members.get(name);
-            let large = known.is_none_or(|node| node.hello.memory >= refusal.needed);
-            self.members.link(name).is_none() && large && !kept(name)
-        });
-        if let Some(name) = absent {
-            return Some(format!("{name} is listed and not here: start it"));
-        }
-        let seated = self.book.layout.nodes();
-        let mut others = self.members.nodes().filter(|(name, node)| {
-            let there = self.members.presence(now, name, bounds) != Presence::Gone;
-            there && !node.device.hangs && !kept(name) && !seated.contains(*name)
-        });
-        let (name, node) = others.find(|(_, node)| node.hello.memory >= refusal.needed)?;
-        let offered = node.hello.memory;
-        let swap = match self.too_small(refusal) {
-            Some(from) => format!(": `spotmux migrate {from} --to {name}` gives it that of {from}"),
-            None => String::new(),
-        };
-        Some(format!("{name} offers {offered} and has no stage{swap}"))
-    }
-
-    /// The node whose stage a refusal is about.
-    fn too_small(&self, refusal: &admit::Refusal) -> Option<&NodeName> {
-        let at = usize::try_from(refusal.stage).ok()?;
-        let standing = self.book.layout.replicas.values();
-        let mut nodes = standing.filter_map(|standing| Some(&standing.seats.get(at)?.node));
-        let first = nodes.clone().next();
-        let offers = |name: &&NodeName| {
-            let node = self.members.get(name);
-            node.is_some_and(|node| node.hello.memory == refusal.offered)
-        };
-        nodes.find(offers).or(first)
     }
 
     /// The replicas that stand, with what their nodes offer.

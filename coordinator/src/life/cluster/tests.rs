@@ -1,10 +1,12 @@
 //! The whole machine, driven by hand.
 
 mod arranging;
+mod clocks;
 mod desk;
 mod drains;
 mod endings;
 mod hangs;
+mod hopes;
 mod leaving;
 mod losses;
 mod outages;

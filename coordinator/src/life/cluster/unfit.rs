@@ -1,5 +1,5 @@
-//! Jobs that fit none of the replicas that stand: they wait while a node may come that could take them, and are refused when
-//! none may.
+//! Jobs that fit none of the replicas that stand: they wait while a node may be had that could take them, and are refused
+//! when none may. CL-16
 //!
 //! Whether a job ever fits is dear to ask, and changes only with the seats and what their nodes offer: a verdict is kept
 //! until then. CL-15
@@ -52,8 +52,8 @@ impl Verdicts {
 }
 
 impl Coordinator {
-    /// Whether a job fits no replica, when all that are wanted are at work: it waits while a node may come that could
-    /// take it, and is refused when none may.
+    /// Whether a job fits no replica, when all that are wanted are at work: it waits while a node may be had that
+    /// could take it, and is refused when none may.
     pub(super) fn is_unfit(&mut self, gate: &Gate, job: JobId, open: usize) -> bool {
         if open < self.settings.layout.replicas as usize || self.lack.is_some() {
             return false;
@@ -76,7 +76,7 @@ impl Coordinator {
         let reason = Reason {
             class: ReasonClass::NoCapacity,
             message: format!(
-                "it can never train on this cluster, and no other node is known to be free for it{out}; {asked}"
+                "it can never train on this cluster, and no node is known that could take it{out}; {asked}"
             ),
         };
         self.record(Change::Unfit { job, reason });

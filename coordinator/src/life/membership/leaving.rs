@@ -15,3 +15,13 @@ pub struct Leaving {
     /// Whether it was told to go on this connection.
     pub released: bool,
 }
+
+impl Leaving {
+    /// The same on another connection: the word may have been lost with the one before.
+    pub(super) fn again(self) -> Self {
+        Self {
+            released: false,
+            ..self
+        }
+    }
+}

@@ -51,6 +51,8 @@ pub(super) struct Desk {
     /// Of every node that comes.
     pub(super) memory: Bytes,
     now: u64,
+    /// By how much the wall clock is ahead of the one that never jumps.
+    pub(super) ahead: Micros,
     /// Since when devices are at one piece of work.
     pub(super) hung: BTreeMap<NodeName, u64>,
     links: BTreeMap<NodeName, u64>,
@@ -81,6 +83,7 @@ impl Desk {
             told: Vec::new(),
             memory: Bytes(1 << 20),
             now: 0,
+            ahead: Micros(0),
             hung: BTreeMap::new(),
             links: BTreeMap::new(),
             numbers: BTreeMap::new(),
@@ -135,7 +138,9 @@ impl Desk {
 
     pub(super) fn input(&mut self, input: Input) -> Outcome {
         self.now += 1;
-        let outcome = self.machine.step(at(self.now), input);
+        let Now { steady, wall } = at(self.now);
+        let wall = wall.plus(self.ahead);
+        let outcome = self.machine.step(Now { steady, wall }, input);
         self.take(&outcome);
         outcome
     }
@@ -191,6 +196,13 @@ impl Desk {
         let link = self.links.remove(&name(node)).unwrap();
         self.input(Input::Closed(LinkId(link)));
         self.orders.remove(&name(node));
+    }
+
+    /// The process of a node ends, and says so.
+    pub(super) fn end(&mut self, node: &str) -> Outcome {
+        let link = self.links.remove(&name(node)).unwrap();
+        self.orders.remove(&name(node));
+        self.input(Input::Ended(LinkId(link)))
     }
 
     /// Nothing is heard of a node any more, however open its connection looks.

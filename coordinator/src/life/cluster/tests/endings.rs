@@ -81,14 +81,12 @@ fn cl_7_a_node_that_was_away_is_told_to_stop_when_it_is_back() {
     desk.drained("a", Ok(()));
     assert!(desk.orders("a").contains(&Order::Stop));
     let finished = |outcome: &super::super::Outcome| outcome.effects.contains(&Effect::Finished);
-    desk.leave("a");
+    desk.end("a");
     let ticked = desk.input(super::super::Input::Tick);
     assert!(!finished(&ticked), "b may yet come back");
     desk.come("b", 1, held(1));
     assert!(desk.orders("b").contains(&Order::Stop));
-    desk.leave("b");
-    let ticked = desk.input(super::super::Input::Tick);
-    assert!(finished(&ticked));
+    assert!(finished(&desk.end("b")));
 }
 
 #[test]

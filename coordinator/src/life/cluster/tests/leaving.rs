@@ -7,6 +7,7 @@ use shared::wire::notice::{Departure, LeaveCause, Notice};
 use shared::wire::order::Order;
 use shared::wire::request::{RefusalCode, Reply, Request};
 
+use super::super::{Effect, Input, Outcome};
 use super::desk::{Desk, name};
 use super::losses::{at_work, goes_on, obey, seated, view};
 use crate::record::Change;
@@ -66,7 +67,7 @@ fn cl_8_the_stage_of_a_node_that_leaves_moves_and_then_it_is_let_go() {
     obey(&mut desk, &["b"], ["", ""]);
     goes_on(&mut desk, job, "b");
     desk.pass(10_000);
-    assert_eq!(told(&desk), ["node_leaving", "node_left", "node_left"]);
+    assert_eq!(told(&desk), ["node_leaving", "node_left"]);
 }
 
 #[test]
@@ -190,14 +191,14 @@ fn cl_14_nobody_is_lost_when_the_cluster_ends_in_order() {
     desk.ask(Request::Shutdown);
     desk.drained("a", Ok(()));
     // One ends before its neighbour, which complains of it.
-    desk.leave("b");
+    desk.end("b");
     let broken = Notice::Broken {
         epoch: FIRST,
         neighbour: Some(name("b")),
         reason: "its connection ended".into(),
     };
     desk.tell("a", broken);
-    desk.leave("a");
+    desk.end("a");
     // One that is stopped does not leave: of it nothing is known.
     desk.fall_silent("c");
     desk.pass(10_000);
@@ -215,6 +216,61 @@ fn cl_14_nobody_is_lost_when_the_cluster_ends_in_order() {
     goes_on(&mut desk, job, "a");
     assert_eq!(view(&mut desk, job).recoveries, 0);
     assert_eq!(told(&desk).len(), 3);
+}
+
+#[test]
+fn cl_14_a_connection_that_ends_without_a_word_is_no_departure() {
+    let (mut desk, _) = at_work(1, &["a", "b"]);
+    desk.ask(Request::Shutdown);
+    desk.drained("a", Ok(()));
+    assert!(desk.orders("a").contains(&Order::Stop));
+    // The order is lost with the connection: it may yet come back, and the end waits for it.
+    desk.leave("a");
+    let ended = desk.end("b");
+    let finished = |outcome: &Outcome| outcome.effects.contains(&Effect::Finished);
+    assert!(!finished(&ended));
+    assert_eq!(told(&desk), ["node_left"], "b");
+    desk.pass(1_000);
+    let joined = |desk: &Desk| {
+        let changes = desk.journal.iter().map(|record| &record.change);
+        changes
+            .filter(|change| matches!(change, Change::NodeJoined { .. }))
+            .count()
+    };
+    let before = joined(&desk);
+    desk.come("a", 1, None);
+    assert!(desk.orders("a").contains(&Order::Stop), "it is told again");
+    assert_eq!(joined(&desk), before, "it never left");
+    assert!(finished(&desk.end("a")));
+    assert_eq!(told(&desk), ["node_left", "node_left"]);
+}
+
+#[test]
+fn cl_14_who_was_told_to_stop_and_does_not_come_back_has_left() {
+    let (mut desk, _) = at_work(1, &["a"]);
+    desk.ask(Request::Shutdown);
+    desk.drained("a", Ok(()));
+    desk.leave("a");
+    desk.pass(2_500);
+    assert!(told(&desk).is_empty(), "it may yet come back");
+    desk.pass(1_000);
+    assert_eq!(told(&desk), ["node_left"]);
+    let ticked = desk.input(Input::Tick);
+    assert!(ticked.effects.contains(&Effect::Finished));
+}
+
+#[test]
+fn cl_14_one_that_others_gave_up_is_told_again_to_stop_when_it_is_back() {
+    // The node does not know that it leaves: somebody else said so.
+    let (mut desk, _) = at_work(1, &["a", "b"]);
+    let (node, within) = (name("b"), Micros(60_000_000));
+    assert_eq!(desk.ask(Request::Reclaim { node, within }), Reply::Done);
+    assert!(desk.orders("b").contains(&Order::Stop));
+    desk.leave("b");
+    desk.come("b", 1, None);
+    assert!(desk.orders("b").contains(&Order::Stop));
+    desk.end("b");
+    assert_eq!(told(&desk), ["node_leaving", "node_left"]);
 }
 
 #[test]
