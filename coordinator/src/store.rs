@@ -2,15 +2,19 @@
 //!
 //! | id | invariant |
 //! | --- | --- |
-//! | ST-1 | records are written only by who holds the lease, in the same transaction that checks it |
-//! | ST-2 | a lease is taken over only when it expired, by the journal's own clock, and its term grows by one |
+//! | ST-1 | records are written only by who took the lease last, in the same transaction that checks it |
+//! | ST-2 | a lease is taken over only when it was given back, expired by the journal's own clock, or is as who takes it over saw it for its whole time; its term grows by one |
 //! | ST-3 | numbers have no gap and none is written twice |
 //! | ST-4 | a journal of a newer schema is not touched |
+//!
+//! Whoever has the lease writes until another took it: its expiry lets others in, and shuts nobody out. So no jump of the
+//! wall clock ends a leadership. When others may take it is [`watch`]'s to say.
 //!
 //! Records stay when a snapshot is made: they are the history of the cluster.
 
 pub mod memory;
 pub mod sqlite;
+pub mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +37,19 @@ pub struct Lease {
     pub term: Term,
 }
 
+/// A lease that was not given back, as it is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Who has it.
+    pub owner: String,
+    /// The leadership.
+    pub term: Term,
+    /// When it expires, by the journal's own clock; each renewal changes it.
+    pub expires: Micros,
+    /// Until then; 0 when that is over.
+    pub left: Micros,
+}
+
 /// Why the journal was not written or read.
 #[derive(Debug, Error)]
 pub enum JournalError {
@@ -51,7 +68,7 @@ pub enum JournalError {
     },
     /// The lease is not ours any more.
     #[error(
-        "the lease of term {term} expired or was taken over: nothing was written; stop, and start again as a follower"
+        "the lease of term {term} was taken over: nothing was written; stop, and start again as a follower"
     )]
     Deposed {
         /// The term that was ours.
@@ -123,7 +140,20 @@ impl Loaded {
 
 /// Where the coordinator writes what must outlive it.
 pub trait Journal {
-    /// Takes the right to write, for so long, if nobody has it.
+    /// The lease as it is, unless it was given back.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn led(&mut self) -> Result<Option<Seen>, JournalError>;
+
+    /// Takes the right to write, for so long, from who had it and does not renew it any more, if it is still as it was seen.
+    ///
+    /// # Errors
+    /// [`JournalError::Led`] when it was renewed or taken meanwhile.
+    fn take_over(&mut self, owner: &str, lasts: Micros, seen: &Seen)
+    -> Result<Lease, JournalError>;
+
+    /// Takes the right to write, for so long, if nobody has it or it expired by the journal's own clock.
     ///
     /// # Errors
     /// [`JournalError::Led`] while another has it.

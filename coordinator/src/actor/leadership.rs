@@ -11,6 +11,7 @@ use super::meters::Meters;
 use super::settings::CoordinatorSettings;
 use crate::life::cluster::{Coordinator, Now, Outcome};
 use crate::store::sqlite::Sqlite;
+use crate::store::watch::Watch;
 use crate::store::{Journal, JournalError};
 
 /// What a leader begins with.
@@ -21,10 +22,10 @@ pub(super) struct Leadership {
 }
 
 impl Leadership {
-    /// Waits for the lease as long as it takes to expire, and reads the journal.
+    /// Waits for the lease while another leads, and reads the journal.
     ///
     /// # Errors
-    /// [`RunError`] when another leads, or the journal cannot be read.
+    /// [`RunError`] when the journal cannot be read or written.
     pub(super) fn take(settings: &CoordinatorSettings, meters: &Meters) -> Result<Self, RunError> {
         let mut journal = Sqlite::open(&settings.journal)?;
         let lease = take_lease(&mut journal, settings)?;
@@ -55,21 +56,33 @@ impl Leadership {
     }
 }
 
-/// Takes the lease; one that a coordinator before left behind expires within its time.
+/// Takes the lease; one that a coordinator before left behind is watched until it may be taken over.
 fn take_lease(
     journal: &mut dyn Journal,
     settings: &CoordinatorSettings,
 ) -> Result<crate::store::Lease, JournalError> {
+    let (owner, lasts) = (settings.owner.as_str(), settings.lease);
+    let mut watch = Watch::new(lasts);
     loop {
-        match journal.take_lease(&settings.owner, settings.lease) {
-            Err(JournalError::Led { owner, term, left }) if left <= settings.lease => {
-                tracing::info!(owner, %term, %left, "waiting for the lease");
+        let taken = match journal.led()? {
+            None => journal.take_lease(owner, lasts),
+            Some(seen) if watch.is_free(&seen, (settings.steady)()) => {
+                journal.take_over(owner, lasts, &seen)
+            }
+            Some(seen) => {
+                let (owner, term) = (&seen.owner, seen.term);
+                tracing::info!(owner, %term, left = %seen.left, "waiting for the lease");
                 #[expect(
                     clippy::disallowed_methods,
-                    reason = "the shell waits for a lease to expire, which nobody announces"
+                    reason = "the shell waits for a lease that is not renewed any more, which nobody announces"
                 )]
-                std::thread::sleep(Duration::from_micros(left.0.clamp(50_000, 500_000)));
+                std::thread::sleep(Duration::from_micros(lasts.0.clamp(400_000, 4_000_000) / 8));
+                continue;
             }
+        };
+        match taken {
+            // Another was quicker: it is watched in its turn.
+            Err(JournalError::Led { .. }) => {}
             taken => return taken,
         }
     }

@@ -3,7 +3,7 @@
 use shared::ids::{EventNumber, Term};
 use shared::units::Micros;
 
-use super::{Journal, JournalError, Lease, Loaded};
+use super::{Journal, JournalError, Lease, Loaded, Seen};
 use crate::book::{Book, Gap};
 use crate::record::Record;
 
@@ -44,13 +44,52 @@ impl Memory {
     /// ST-1.
     fn fence(&self, lease: &Lease) -> Result<(), JournalError> {
         match &self.lease {
-            Some((held, expires)) if held == lease && self.now < *expires => Ok(()),
+            Some((held, _)) if held == lease => Ok(()),
             _ => Err(JournalError::Deposed { term: lease.term }),
         }
+    }
+
+    /// A new leadership.
+    fn begin(&mut self, owner: &str, lasts: Micros) -> Lease {
+        self.term = self.term.next();
+        let lease = Lease {
+            owner: owner.into(),
+            term: self.term,
+        };
+        self.lease = Some((lease.clone(), self.now.plus(lasts)));
+        lease
     }
 }
 
 impl Journal for Memory {
+    fn led(&mut self) -> Result<Option<Seen>, JournalError> {
+        let led = self.lease.as_ref().map(|(held, expires)| Seen {
+            owner: held.owner.clone(),
+            term: held.term,
+            expires: *expires,
+            left: expires.since(self.now),
+        });
+        Ok(led)
+    }
+
+    fn take_over(
+        &mut self,
+        owner: &str,
+        lasts: Micros,
+        seen: &Seen,
+    ) -> Result<Lease, JournalError> {
+        match self.led()? {
+            Some(led) if (led.term, led.expires) != (seen.term, seen.expires) => {
+                Err(JournalError::Led {
+                    owner: led.owner,
+                    term: led.term,
+                    left: led.left,
+                })
+            }
+            _ => Ok(self.begin(owner, lasts)),
+        }
+    }
+
     fn take_lease(&mut self, owner: &str, lasts: Micros) -> Result<Lease, JournalError> {
         if let Some((held, expires)) = self.lease.as_ref().filter(|(_, e)| self.now < *e) {
             return Err(JournalError::Led {
@@ -59,13 +98,7 @@ impl Journal for Memory {
                 left: expires.since(self.now),
             });
         }
-        self.term = self.term.next();
-        let lease = Lease {
-            owner: owner.into(),
-            term: self.term,
-        };
-        self.lease = Some((lease.clone(), self.now.plus(lasts)));
-        Ok(lease)
+        Ok(self.begin(owner, lasts))
     }
 
     fn renew(&mut self, lease: &Lease, lasts: Micros) -> Result<(), JournalError> {

@@ -12,7 +12,7 @@ use rusqlite::{
 use shared::ids::{EventNumber, Term};
 use shared::units::Micros;
 
-use super::{Journal, JournalError, Lease, Loaded};
+use super::{Journal, JournalError, Lease, Loaded, Seen};
 use crate::book::{Book, Gap};
 use crate::record::Record;
 
@@ -156,16 +156,59 @@ impl Sqlite {
     }
 }
 
-/// ST-1: whether the lease is ours and holds, by the database's clock.
+/// ST-1: whether the lease is ours still.
 fn fence(
     transaction: &Transaction<'_>,
     lease: &Lease,
 ) -> Result<Result<(), JournalError>, rusqlite::Error> {
-    let sql = format!("SELECT 1 FROM lease WHERE owner = ?1 AND term = ?2 AND expires > {CLOCK}");
+    let sql = "SELECT 1 FROM lease WHERE owner = ?1 AND term = ?2 AND expires > 0";
     let ours = transaction
-        .query_row(&sql, params![lease.owner, lease.term.0 as i64], |_| Ok(()))
+        .query_row(sql, params![lease.owner, lease.term.0 as i64], |_| Ok(()))
         .optional()?;
     Ok(ours.ok_or(JournalError::Deposed { term: lease.term }))
+}
+
+/// The lease as it is.
+fn found(connection: &Connection) -> Result<Seen, rusqlite::Error> {
+    let sql = format!("SELECT owner, term, expires, expires - {CLOCK} FROM lease");
+    connection.query_row(&sql, [], |row| {
+        let (term, expires, left): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        Ok(Seen {
+            owner: row.get(0)?,
+            term: Term(term as u64),
+            expires: Micros(expires.max(0) as u64),
+            left: Micros(left.max(0) as u64),
+        })
+    })
+}
+
+/// ST-2: takes the lease where a condition holds, of which the parameters from the third on are these.
+fn take(
+    transaction: &Transaction<'_>,
+    (owner, lasts): (&str, Micros),
+    condition: &str,
+    seen: Option<&Seen>,
+) -> Result<Result<Lease, JournalError>, rusqlite::Error> {
+    let sql = format!(
+        "UPDATE lease SET owner = ?1, term = term + 1, expires = {CLOCK} + ?2 WHERE {condition} RETURNING term"
+    );
+    let term = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+    let lasts = lasts.0 as i64;
+    let taken = match seen {
+        None => transaction.query_row(&sql, params![owner, lasts], term),
+        Some(seen) => {
+            let (of, expires) = (seen.term.0 as i64, seen.expires.0 as i64);
+            transaction.query_row(&sql, params![owner, lasts, of, expires], term)
+        }
+    };
+    if let Some(term) = taken.optional()? {
+        let (owner, term) = (owner.into(), Term(term as u64));
+        return Ok(Ok(Lease { owner, term }));
+    }
+    let Seen {
+        owner, term, left, ..
+    } = found(transaction)?;
+    Ok(Err(JournalError::Led { owner, term, left }))
 }
 
 fn insert(
@@ -197,30 +240,27 @@ fn last(transaction: &Transaction<'_>) -> Result<EventNumber, rusqlite::Error> {
 }
 
 impl Journal for Sqlite {
+    fn led(&mut self) -> Result<Option<Seen>, JournalError> {
+        let seen = found(&self.connection).map_err(failed(&self.path))?;
+        Ok(Some(seen).filter(|seen| seen.expires > Micros(0)))
+    }
+
+    fn take_over(
+        &mut self,
+        owner: &str,
+        lasts: Micros,
+        seen: &Seen,
+    ) -> Result<Lease, JournalError> {
+        self.write(|transaction| {
+            let condition = "term = ?3 AND expires = ?4";
+            take(transaction, (owner, lasts), condition, Some(seen))
+        })
+    }
+
     fn take_lease(&mut self, owner: &str, lasts: Micros) -> Result<Lease, JournalError> {
         self.write(|transaction| {
-            // ST-2
-            let sql = format!(
-                "UPDATE lease SET owner = ?1, term = term + 1, expires = {CLOCK} + ?2 WHERE expires <= {CLOCK} \
-                 RETURNING term"
-            );
-            let taken: Option<i64> = transaction
-                .query_row(&sql, params![owner, lasts.0 as i64], |row| row.get(0))
-                .optional()?;
-            if let Some(term) = taken {
-                let (owner, term) = (owner.into(), Term(term as u64));
-                return Ok(Ok(Lease { owner, term }));
-            }
-            let sql = format!("SELECT owner, term, expires - {CLOCK} FROM lease");
-            let led = transaction.query_row(&sql, [], |row| {
-                let (owner, term, left): (String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                Ok(JournalError::Led {
-                    owner,
-                    term: Term(term as u64),
-                    left: Micros(left.max(0) as u64),
-                })
-            })?;
-            Ok(Err(led))
+            let condition = format!("expires <= {CLOCK}");
+            take(transaction, (owner, lasts), &condition, None)
         })
     }
 

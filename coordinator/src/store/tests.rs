@@ -50,13 +50,20 @@ fn keeps_its_promises<J: Journal>(mut first: J, mut expire: impl FnMut(&mut J)) 
     ));
     assert_eq!(first.load().unwrap().records.len(), 2);
 
-    // ST-1: who was deposed writes nothing, even before another took over.
-    expire(&mut first);
-    let stale = first.append(&lease, &[record(3)]);
+    // ST-2: a lease that was seen before its renewal is not taken over.
+    let seen = first.led().unwrap().unwrap();
+    assert_eq!((seen.owner.as_str(), seen.term), ("one", lease.term));
+    first.renew(&lease, Micros(2 * HOUR.0)).unwrap();
+    let renewed = first.take_over("two", HOUR, &seen);
     assert!(
-        matches!(stale, Err(JournalError::Deposed { .. })),
-        "{stale:?}"
+        matches!(&renewed, Err(JournalError::Led { owner, .. }) if owner == "one"),
+        "{renewed:?}"
     );
+
+    // ST-1: what expired is no less its owner's until another takes it; who was deposed writes nothing.
+    expire(&mut first);
+    first.renew(&lease, HOUR).unwrap();
+    expire(&mut first);
     let next = first.take_lease("two", HOUR).unwrap();
     assert_eq!(next.term, lease.term.next());
     for refused in [
@@ -87,16 +94,24 @@ fn keeps_its_promises<J: Journal>(mut first: J, mut expire: impl FnMut(&mut J)) 
     );
 
     first.give_back(&next).unwrap();
-    assert_eq!(
-        first.take_lease("three", HOUR).unwrap().term,
-        next.term.next()
-    );
+    assert_eq!(first.led().unwrap(), None);
+    assert!(first.renew(&next, HOUR).is_err(), "it was given back");
+    let third = first.take_lease("three", HOUR).unwrap();
+    assert_eq!(third.term, next.term.next());
+    // One that is as it was seen is taken over, whatever the journal's clock says.
+    let seen = first.led().unwrap().unwrap();
+    assert!(seen.left > Micros(0));
+    let fourth = first.take_over("four", HOUR, &seen).unwrap();
+    assert_eq!(fourth.term, third.term.next());
+    assert!(first.renew(&third, HOUR).is_err(), "it is fenced");
 }
 
 #[test]
 fn in_memory() {
+    let mut hours = 0;
     keeps_its_promises(Memory::default(), |memory| {
-        memory.set_clock(Micros(2 * HOUR.0))
+        hours += 3;
+        memory.set_clock(Micros(hours * HOUR.0));
     });
 }
 
@@ -137,6 +152,35 @@ fn two_coordinators_on_one_file_do_not_both_lead() {
         Err(JournalError::Deposed { .. })
     ));
     assert_eq!(one.load().unwrap().records.len(), 2);
+}
+
+#[test]
+fn jumps_of_the_wall_clock_end_no_leadership_and_shut_no_successor_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    let mut one = Sqlite::open(&path).unwrap();
+    let mut two = Sqlite::open(&path).unwrap();
+    let lease = one.take_lease("one", HOUR).unwrap();
+    // Put forward: by the clock, the lease is over; by its owner, it is not.
+    sql(&path, "UPDATE lease SET expires = 1");
+    one.append(&lease, &[record(1)]).unwrap();
+    let mut watch = watch::Watch::new(HOUR);
+    let seen = two.led().unwrap().unwrap();
+    assert_eq!(seen.left, Micros(0));
+    assert!(!watch.is_free(&seen, Micros(0)), "it may be renewed yet");
+    one.renew(&lease, HOUR).unwrap();
+    assert!(two.take_over("two", HOUR, &seen).is_err());
+    let seen = two.led().unwrap().unwrap();
+    assert!(!watch.is_free(&seen, Micros(HOUR.0 / 3)));
+    // Put back: it would hold for years; who watches it needs not wait for them.
+    sql(&path, "UPDATE lease SET expires = 9000000000000000");
+    let seen = two.led().unwrap().unwrap();
+    assert!(!watch.is_free(&seen, HOUR), "it changed just now");
+    assert!(watch.is_free(&seen, Micros(2 * HOUR.0)));
+    let next = two.take_over("two", HOUR, &seen).unwrap();
+    two.append(&next, &[record(2)]).unwrap();
+    let refused = one.append(&lease, &[record(3)]).unwrap_err();
+    assert!(matches!(refused, JournalError::Deposed { .. }), "{refused}");
 }
 
 #[test]

@@ -309,6 +309,24 @@ mod tests {
     }
 
     #[test]
+    fn a_wall_clock_that_is_put_back_lets_a_token_in_once_and_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = TokenStore::new(folder.path());
+        let token = store.make(&who(), [7; 32], Micros(100)).unwrap();
+        let fresh = store.make(&who(), [7; 32], Micros(100)).unwrap();
+        assert_eq!(store.redeem(&token, Micros(50), |_| Ok(())).unwrap(), who());
+        // Put back by nearly all since it was made.
+        for now in [1, 0] {
+            let again = store.redeem(&token, Micros(now), |_| Ok(()));
+            assert!(
+                matches!(again, Err(TokenError::Unknown { .. })),
+                "{again:?}"
+            );
+        }
+        assert_eq!(store.redeem(&fresh, Micros(0), |_| Ok(())).unwrap(), who());
+    }
+
+    #[test]
     fn other_texts_are_no_tokens() {
         let (token, kept) = KeptToken::make(&who(), [1; 32], Micros(9)).unwrap();
         let (other, _) = KeptToken::make(&who(), [1; 32], Micros(9)).unwrap();

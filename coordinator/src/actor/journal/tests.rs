@@ -8,8 +8,8 @@ use shared::telemetry::registry::Registry;
 
 use super::*;
 use crate::record::Change;
-use crate::store::Loaded;
 use crate::store::memory::Memory;
+use crate::store::{Loaded, Seen};
 
 /// Longer than any test.
 const LASTS: Micros = Micros::of_millis(600_000);
@@ -57,6 +57,19 @@ impl Journal for Watched {
 
     fn load(&mut self) -> Result<Loaded, JournalError> {
         self.inner.lock().unwrap().load()
+    }
+
+    fn led(&mut self) -> Result<Option<Seen>, JournalError> {
+        self.inner.lock().unwrap().led()
+    }
+
+    fn take_over(
+        &mut self,
+        owner: &str,
+        lasts: Micros,
+        seen: &Seen,
+    ) -> Result<Lease, JournalError> {
+        self.inner.lock().unwrap().take_over(owner, lasts, seen)
     }
 
     fn records(&mut self, after: EventNumber, most: u32) -> Result<Vec<Record>, JournalError> {
