@@ -46,3 +46,18 @@ pub(crate) fn now() -> Micros {
     let micros = since.map_or(0, |since| since.as_micros());
     Micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_for_ages_is_not_that_of_the_day() {
+        // 2020; since the process was started it is some hours at most.
+        const THEN: Duration = Duration::from_secs(1_577_836_800);
+        assert!(now() > Micros(1_577_836_800_000_000));
+        let first = since_first_asked();
+        assert!(first < THEN);
+        assert!(since_first_asked() >= first, "it never goes back");
+    }
+}

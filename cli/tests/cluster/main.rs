@@ -24,6 +24,7 @@ mod panics;
 mod peace;
 mod relay;
 mod replicas;
+mod rival;
 mod run;
 mod sandbox;
 mod stopped;
