@@ -10,7 +10,7 @@
 //!
 //! A shell, in order:
 //!
-//! 1. [`store::Journal::take_lease`]: the term. While another leads, it waits or gives up.
+//! 1. [`store::Journal::take_lease`]: the term. While another leads it waits, and takes over by what [`store::watch`] says.
 //! 2. [`store::Journal::load`] and [`store::Loaded::book`]: what the journal says.
 //! 3. [`Coordinator::begin`](life::cluster::Coordinator::begin): the first outcome.
 //! 4. For every input: [`Coordinator::step`](life::cluster::Coordinator::step). For every outcome: append its records,

@@ -21,6 +21,11 @@
 //! | SIM-11 | no job is said to run on a broken replica |
 //! | SIM-12 | replicas that are linked were seated by one plan, by the same cut, and each says so of the other |
 //! | SIM-13 | a node that leaves is let go only when it has no seat |
+//! | SIM-14 | what a first stage is told of how its jobs train together is sound |
+//!
+//! Two clusters in three have a planner, which is slow, or does not answer. There AS-1 to AS-3 of
+//! `coordinator::life::cluster` are looked at too: what is asked, who is told what when it comes back, and, by SIM-6, that
+//! nothing waits for an answer. First stages form their passes as they were told.
 //!
 //! One seed is one history: [`run`] twice gives the same [`Report`], whose `log` is a hash of all that happened.
 //!
@@ -36,4 +41,4 @@ mod model;
 mod queue;
 mod world;
 
-pub use world::{Report, Violation, run, trace};
+pub use world::{Arranged, Report, Violation, run, trace};

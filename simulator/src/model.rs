@@ -1,10 +1,15 @@
 //! The settings of a simulated cluster: everything a hundred times quicker than in life.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use coordinator::life::admission::{Admission, Levels};
 use coordinator::life::placement::{Load, Stages, Weights};
+use coordinator::plan::profile::Weights as Kept;
+use coordinator::record::{Inputs, Measure};
 use coordinator::settings::{Backbone, Bounds, Layout, Limits, Settings};
 use shared::actor::waits::Waits;
+use shared::ids::JobId;
 use shared::model::ModelShape;
 use shared::model::config::parse;
 use shared::recompute::Recompute;
@@ -16,7 +21,10 @@ use crate::dice::Dice;
 pub(crate) const LAYERS: u32 = 6;
 
 /// Memory that each node offers.
-pub(crate) const MEMORY: Bytes = Bytes(10_000);
+pub(crate) const MEMORY: Bytes = Bytes(64 << 20);
+
+/// Heartbeats tell of too much memory for two seconds of every sixteen.
+const PULSE: Micros = Micros::of_millis(2_000);
 
 /// Identity of the backbone.
 pub(crate) const IDENTITY: &str = "ab12";
@@ -28,7 +36,39 @@ fn shape() -> ModelShape {
     parse(text).expect("a configuration that parses")
 }
 
-/// Settings of a cluster of so many nodes.
+/// What a node has in use: now and then more than it offers, so that passes become smaller, and larger again.
+pub(crate) fn memory_used(now: Micros) -> Bytes {
+    match (now.0 / PULSE.0) % 8 {
+        0 => Bytes(2 * MEMORY.0),
+        _ => Bytes(1),
+    }
+}
+
+/// What is told of a job's rows: of one in four nothing, so that the planner does not know it.
+pub(crate) fn inputs(job: JobId) -> Inputs {
+    let (rows, length) = (2 + job.0 as usize % 3, 16 << (job.0 % 3));
+    let measure = Measure::of(vec![(length, length - 2); rows]);
+    Inputs {
+        measure: (job.0 % 4 != 3).then(|| Box::new(measure)),
+        ..Inputs::default()
+    }
+}
+
+/// A planner without profiles: nobody waits for anything but memory, of which there is enough for all.
+fn admission() -> Admission {
+    Admission {
+        profiles: Vec::new(),
+        blocks: Kept::F32,
+        tables: Kept::F32,
+        max_added_latency: Micros(0),
+        patience: Micros::of_millis(60_000),
+        tenants: BTreeMap::new(),
+        tokens_per_pass: 64,
+        levels: Levels::default(),
+    }
+}
+
+/// Settings of a cluster of so many nodes; two in three have a planner.
 pub(crate) fn settings(dice: &mut Dice, nodes: u64) -> Settings {
     let load = Load {
         bytes: 100,
@@ -72,7 +112,7 @@ pub(crate) fn settings(dice: &mut Dice, nodes: u64) -> Settings {
             events_answered: 10,
             ..Limits::default()
         },
-        admission: None,
+        admission: (dice.below(3) > 0).then(|| Arc::new(admission())),
         bounds: Bounds {
             heartbeat: Micros::of_millis(800),
             reconnect: Micros::of_millis(700),

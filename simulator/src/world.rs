@@ -1,5 +1,6 @@
 //! The world: all processes, what is between them, and the loop of time.
 
+mod arranging;
 mod check;
 mod clients;
 mod faults;
@@ -11,6 +12,7 @@ mod node;
 mod process;
 mod stage;
 
+pub use self::arranging::Arranged;
 pub use self::check::Violation;
 
 use std::collections::BTreeMap;
@@ -115,6 +117,8 @@ pub struct Report {
     /// Nodes that left in order, devices found not to come back, drains that were not durable, jobs that a store which
     /// did not answer kept from a replica.
     pub troubles: [u64; 4],
+    /// How jobs were arranged.
+    pub arranged: Arranged,
     /// What was not as it should be.
     pub violations: Vec<Violation>,
 }
@@ -264,6 +268,7 @@ impl World {
             recoveries: jobs().map(|job| job.recoveries).sum(),
             plans: self.check.plans,
             troubles: self.check.troubles,
+            arranged: self.check.arranged,
             violations: self.check.violations.clone(),
         }
     }

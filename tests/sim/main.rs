@@ -2,7 +2,7 @@
 //!
 //! A failure prints its seed; `cargo run -p simulator -- SEED trace` tells all that happened in it.
 
-use simulator::{Report, run};
+use simulator::{Arranged, Report, run};
 
 /// Seeds of every run of the gate.
 const SEEDS: u64 = 1_000;
@@ -21,6 +21,10 @@ fn reports(seeds: std::ops::Range<u64>) -> Vec<Report> {
 
 fn sum_of(reports: &[Report], which: usize) -> u64 {
     reports.iter().map(|report| report.troubles[which]).sum()
+}
+
+fn sum_of_arranged(reports: &[Report], of: fn(&Arranged) -> u64) -> u64 {
+    reports.iter().map(|report| of(&report.arranged)).sum()
 }
 
 #[test]
@@ -50,9 +54,18 @@ fn every_invariant_holds_under_a_thousand_histories_of_faults() {
     assert!(succeeded > SEEDS, "{succeeded} adapters");
     let troubles = [0, 1, 2, 3].map(|which| sum_of(&reports, which));
     assert!(
-        troubles.iter().all(|count| *count > SEEDS / 100),
+        troubles.iter().all(|count| *count > SEEDS / 250),
         "left, hung, not durable, refused for want of a store: {troubles:?}"
     );
+    let arranged = |of: fn(&Arranged) -> u64| sum_of_arranged(&reports, of);
+    let told = arranged(|arranged| arranged.told);
+    assert!(told > SEEDS / 2, "{told} arrangements were told");
+    let stale = arranged(|arranged| arranged.stale);
+    assert!(stale > 0, "{stale} answers came too late");
+    let rounds = arranged(|arranged| arranged.rounds);
+    assert!(rounds > SEEDS, "{rounds} rounds as arranged");
+    let looks = arranged(|arranged| arranged.looks);
+    assert!(looks > 0, "{looks} looks at what was told");
     assert!(
         cancelled > 0 && failed > 0,
         "{cancelled} cancelled, {failed} failed"

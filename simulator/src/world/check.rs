@@ -14,6 +14,7 @@ use shared::wire::request::JobRef;
 
 use crate::artifacts::undisturbed;
 use crate::world::World;
+use crate::world::arranging::Arranged;
 
 /// Something that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,7 @@ pub(crate) struct Check {
     pub(crate) violations: Vec<Violation>,
     pub(crate) plans: u64,
     pub(crate) troubles: [u64; 4],
+    pub(crate) arranged: Arranged,
     epoch: PlanEpoch,
     jobs: BTreeMap<JobId, History>,
     leads: BTreeMap<(u32, PlanEpoch), (usize, u64)>,

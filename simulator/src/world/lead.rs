@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpu_actor::pipeline::{Event, MicroBatch, Part, Share, Slot};
+use gpu_actor::pipeline::{Event, MicroBatch, Part, Slot};
 use shared::ids::{JobId, PlanEpoch};
 use shared::life::{Reason, ReasonClass};
+use shared::plan::arrangement::Arrangement;
 use shared::units::Bytes;
 use shared::wire::notice::{JobNotice, Notice};
 use shared::wire::order::{JobAction, JobOrder};
 
 use crate::artifacts::state_after;
+use crate::world::arranging::{Member, passes};
 use crate::world::links::Message;
 use crate::world::{Awaited, World};
 
@@ -46,6 +48,8 @@ pub(crate) struct Lead {
     /// Jobs that ended here, until the notice of that number is heard.
     ended: BTreeMap<JobId, u64>,
     round: BTreeSet<JobId>,
+    /// How its jobs train together, as it was told last.
+    pub(crate) arrangement: Option<Arrangement>,
     complete: BTreeMap<(Slot, u64), usize>,
     draining: bool,
     toward: PlanEpoch,
@@ -62,6 +66,7 @@ impl Lead {
             loading: BTreeMap::new(),
             ended: BTreeMap::new(),
             round: BTreeSet::new(),
+            arrangement: None,
             complete: BTreeMap::new(),
             draining: false,
             toward: PlanEpoch(0),
@@ -346,31 +351,27 @@ impl World {
             !train.paused && !train.cancelled && !over
         };
         let jobs = lead.jobs.iter().filter(|(_, train)| goes_on(train));
-        let members: Vec<(JobId, Slot, u64)> =
-            jobs.map(|(job, t)| (*job, t.slot, t.step)).collect();
+        let members: Vec<Member> = jobs.map(|(job, t)| (*job, t.slot, t.step)).collect();
         if members.is_empty() {
             return;
         }
         lead.round = members.iter().map(|(job, _, _)| *job).collect();
-        let passes: &[bool] = if halves { &[false, true] } else { &[true] };
         let mut batches = Vec::new();
-        for last in passes {
-            let share = |(_, slot, step): &(JobId, Slot, u64)| Share {
-                slot: *slot,
-                step: *step,
-                last: *last,
-            };
+        let arrangement = lead.arrangement.as_ref();
+        let arranged = arrangement.is_some_and(|told| !told.buckets.is_empty());
+        for shares in passes(&members, arrangement, halves) {
             batches.push(MicroBatch {
                 number: lead.batches,
                 trains: true,
                 bytes: 10,
                 passing: 0,
                 part: Part::default(),
-                shares: members.iter().map(share).collect(),
+                shares,
             });
             lead.batches += 1;
         }
         let alone = lead.stages == 1;
+        self.check.arranged.rounds += u64::from(arranged);
         for batch in batches {
             if !alone {
                 self.pass(node, true, Message::Plan(batch.clone()));

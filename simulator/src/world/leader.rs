@@ -2,11 +2,13 @@
 
 use coordinator::life::cluster::{Coordinator, Effect, Handle, Input, Now, Outcome};
 use coordinator::life::membership::LinkId;
-use coordinator::record::Inputs;
+use coordinator::record::{Change, Record};
 use coordinator::store::{Journal, JournalError, Lease};
 use shared::units::Micros;
 use shared::wire::notice::Notice;
 
+use crate::model;
+use crate::world::arranging::Arranging;
 use crate::world::{Happening, World};
 
 /// How long a leadership lasts when it is not renewed.
@@ -24,6 +26,7 @@ pub(crate) struct Instance {
     /// Dies at its next outcome after so many of its effects; before its records when negative.
     pub(crate) doomed: Option<i64>,
     records: u64,
+    pub(crate) arranging: Arranging,
 }
 
 impl World {
@@ -93,6 +96,11 @@ impl World {
         {
             return;
         }
+        if let Input::Arranged(answer) = &input
+            && self.instances[instance].machine.is_some()
+        {
+            self.answers(instance, answer);
+        }
         let now = self.wall();
         let tick = matches!(input, Input::Tick);
         let Some((machine, lease)) = self.instances[instance].machine.as_mut() else {
@@ -138,8 +146,10 @@ impl World {
         }
         self.snapshot(instance, &lease, outcome.records.len() as u64);
         let most = doomed.map_or(usize::MAX, |cut| cut as usize);
+        let in_force = |record: &Record| matches!(record.change, Change::InForce { .. });
+        let moved = outcome.records.iter().any(in_force);
         for effect in outcome.effects.into_iter().take(most) {
-            self.perform(instance, effect);
+            self.perform(instance, effect, moved);
         }
         if doomed.is_some() {
             self.kill_leader(instance);
@@ -156,7 +166,8 @@ impl World {
         }
     }
 
-    fn perform(&mut self, instance: usize, effect: Effect) {
+    /// Carries an effect out; `moved` says that a plan came into force in the same step.
+    fn perform(&mut self, instance: usize, effect: Effect, moved: bool) {
         self.note(|| format!("  > {effect:?}"));
         match effect {
             Effect::Send { link, ordered, .. } => self.send_order(link.0, ordered),
@@ -170,13 +181,21 @@ impl World {
             Effect::Answer { handle, reply, .. } => self.answered(handle, reply),
             Effect::StartPreparing { job, .. } => {
                 let delay = self.millis(10, 300);
-                let outcome = Ok(Inputs::default());
+                let outcome = Ok(model::inputs(job));
                 let input = Box::new(Input::Prepared { job, outcome });
                 self.queue
                     .after(delay, Happening::ToLeader(instance, input));
             }
             Effect::Arrange(question) => {
-                let delay = self.millis(1, 300);
+                self.asks(instance, &question, moved);
+                // The planner may be slow, or end without a word. Jobs and plans change meanwhile. AS-3
+                if !self.quiet && self.dice.percent(2) {
+                    return;
+                }
+                let delay = match self.dice.percent(30) {
+                    true => self.millis(300, 3_000),
+                    false => self.millis(1, 300),
+                };
                 let input = Box::new(Input::Arranged(question.answer()));
                 self.queue
                     .after(delay, Happening::ToLeader(instance, input));
@@ -225,8 +244,12 @@ impl World {
             .filter(|c| c.leader_open)
         {
             of.leader_open = false;
-            let instance = of.instance;
-            self.give_leader(instance, Input::Closed(LinkId(connection)));
+            let (instance, link) = (of.instance, LinkId(connection));
+            let input = match of.ended {
+                true => Input::Ended(link),
+                false => Input::Closed(link),
+            };
+            self.give_leader(instance, input);
         }
     }
 

@@ -37,6 +37,11 @@ impl World {
 
     /// The process ends as it said, and is started again after a while.
     pub(crate) fn end_node(&mut self, node: usize) {
+        let connection = self.nodes[node].process.connection;
+        let connection = connection.and_then(|number| self.connections.get_mut(&number));
+        if let Some(connection) = connection {
+            connection.ended = true;
+        }
         self.crash_node(node);
         let delay = self.millis(20, 2_000);
         self.queue

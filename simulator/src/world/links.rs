@@ -20,6 +20,9 @@ pub(crate) struct Connection {
     pub(crate) instance: usize,
     pub(crate) node_open: bool,
     pub(crate) leader_open: bool,
+    /// Whether the process at the node's side said that it ends.
+    pub(crate) ended: bool,
+    pub(crate) opened: Micros,
     to_node: Micros,
     to_leader: Micros,
 }
@@ -58,6 +61,8 @@ impl World {
             instance,
             node_open: true,
             leader_open: true,
+            ended: false,
+            opened: self.queue.now(),
             to_node: Micros(0),
             to_leader: Micros(0),
         };

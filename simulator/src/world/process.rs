@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gpu_actor::pipeline::Place;
 use shared::ids::{JobId, PlanEpoch};
 use shared::plan::Replica;
-use shared::units::{Bytes, Micros};
+use shared::units::Micros;
 use shared::wire::notice::{Hello, JobNotice, Notice};
 use shared::wire::order::{Order, Ordered};
 
@@ -136,10 +136,11 @@ impl World {
             node,
             Notice::Heartbeat {
                 device_age: since.map_or(Micros(0), |since| now.since(since)),
-                memory_used: Bytes(1),
+                memory_used: model::memory_used(now),
                 tokens: self.now().0,
             },
         );
+        self.look_at_arrangement(node);
         // A cut that lasts breaks the connection at the node's side too.
         let cut = self.nodes[node].cut_until.since(self.now()) > PATIENCE;
         if let Some(connection) = self.nodes[node].process.connection.filter(|_| cut) {
@@ -246,7 +247,8 @@ impl World {
                 }
                 self.end_node(node);
             }
-            Order::Sample { .. } | Order::Trace { .. } | Order::Arrange { .. } => {}
+            Order::Arrange { epoch, arrangement } => self.is_arranged(node, epoch, arrangement),
+            Order::Sample { .. } | Order::Trace { .. } => {}
         }
     }
 

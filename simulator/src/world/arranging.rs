@@ -1,0 +1,236 @@
+//! How jobs train together: what a coordinator asks and tells of it, held against what must be so, and how a first stage
+//! carries it out. AS-1 to AS-3 are those of `coordinator::life::cluster`; answers come late, or never.
+
+use std::collections::BTreeMap;
+
+use coordinator::life::cluster::{Answer, Question};
+use coordinator::life::ledger::Job;
+use gpu_actor::pipeline::{Share, Slot};
+use shared::ids::{JobId, PlanEpoch};
+use shared::life::JobState;
+use shared::plan::arrangement::Arrangement;
+use shared::units::Micros;
+
+use crate::world::node::Post;
+use crate::world::{FAULTS_END, World};
+
+/// A question without an answer is not asked again before.
+const PATIENCE: Micros = Micros::of_millis(60_000);
+
+/// What is told arrives within so long once nothing goes wrong any more.
+const ARRIVES: Micros = Micros::of_millis(1_000);
+
+/// Whoever was halted when faults ended goes on by then.
+const CALM: Micros = FAULTS_END.plus(Micros::of_millis(7_000));
+
+/// Parts of a step that a first stage makes at most: a pass takes some milliseconds however few rows it has, and steps
+/// shall not take seconds.
+const PARTS: u32 = 2;
+
+/// What an arrangement is about.
+type Topic = (PlanEpoch, Vec<JobId>);
+
+/// What one coordinator has asked, and knows by the answers.
+#[derive(Debug, Default)]
+pub(crate) struct Arranging {
+    open: Option<(u64, Micros, BTreeMap<u32, Topic>)>,
+    known: BTreeMap<u32, (Topic, Micros)>,
+}
+
+/// How often what happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arranged {
+    /// Questions to the planner.
+    pub asked: u64,
+    /// Of replicas: answers about jobs or seats that had changed meanwhile.
+    pub stale: u64,
+    /// Arrangements that came to a first stage.
+    pub told: u64,
+    /// Rounds that a first stage formed by one.
+    pub rounds: u64,
+    /// Looks at a first stage that must have been told.
+    pub looks: u64,
+}
+
+impl World {
+    /// Jobs that train on a replica by themselves, and the epoch that it stands under; none when it is broken.
+    fn topic(&self, replica: u32) -> Option<Topic> {
+        let book = &self.shadow;
+        let standing = book.layout.replicas.get(&replica)?;
+        let own = |job: &&Job| {
+            let trains = matches!(job.state, JobState::Provisioning | JobState::Running);
+            trains && job.replicas <= 1 && job.replica == Some(replica)
+        };
+        let jobs = book.ledger.jobs().filter(own).map(|job| job.id).collect();
+        (!book.broken.contains(&replica)).then_some((standing.since, jobs))
+    }
+
+    /// The planner is asked; `moved` says that the plan changed in the same step. AS-1
+    pub(crate) fn asks(&mut self, instance: usize, question: &Question, moved: bool) {
+        let now = self.now();
+        let layout = &self.shadow.layout.replicas;
+        let about = question.about().iter().filter_map(|(replica, jobs)| {
+            let since = layout.get(replica)?.since;
+            Some((*replica, (since, jobs.clone())))
+        });
+        let about: BTreeMap<u32, Topic> = about.collect();
+        self.check.arranged.asked += 1;
+        let mine = &mut self.instances[instance].arranging;
+        let twice = mine
+            .open
+            .as_ref()
+            .is_some_and(|(_, since, _)| now.since(*since) < PATIENCE);
+        let known = about
+            .iter()
+            .find(|(replica, topic)| mine.known.get(*replica).is_some_and(|(t, _)| t == *topic));
+        let again = known.filter(|_| !moved).map(|known| format!("{known:?}"));
+        mine.open = Some((question.number(), now, about));
+        if twice {
+            self.check
+                .fail("AS-1", "asked while a question is open".into());
+        }
+        if let Some(again) = again {
+            self.check
+                .fail("AS-1", format!("asked again of what is known: {again}"));
+        }
+    }
+
+    /// An answer comes to the coordinator that asked, before it is taken.
+    pub(crate) fn answers(&mut self, instance: usize, answer: &Answer) {
+        let open = &mut self.instances[instance].arranging.open;
+        let Some((_, _, asked)) = open.take_if(|(number, ..)| *number == answer.number()) else {
+            return;
+        };
+        let now = self.now();
+        for (replica, topic) in asked {
+            if self.topic(replica).as_ref() == Some(&topic) {
+                let known = &mut self.instances[instance].arranging.known;
+                known.insert(replica, (topic, now));
+            } else {
+                self.check.arranged.stale += 1;
+            }
+        }
+    }
+
+    /// A first stage is told how its jobs train together. AS-2
+    pub(crate) fn is_arranged(&mut self, node: usize, epoch: PlanEpoch, arrangement: Arrangement) {
+        let name = self.nodes[node].name.clone();
+        if let Some(fault) = arrangement.fault() {
+            let seen = format!("{name} is told under {epoch}: {fault}");
+            self.check.fail("SIM-14", seen);
+        }
+        let Some(post) = self.nodes[node].post_of(epoch) else {
+            return;
+        };
+        let Some(lead) = &mut post.lead else {
+            let seen = format!("{name} is told under {epoch}, where it is not the first stage");
+            return self.check.fail("AS-2", seen);
+        };
+        lead.arrangement = Some(arrangement);
+        self.check.arranged.told += 1;
+    }
+
+    /// When nothing goes wrong any more, a first stage whose arrangement is known has it. AS-2
+    pub(crate) fn look_at_arrangement(&mut self, node: usize) {
+        let now = self.now();
+        let old = |since: Micros| now.since(since) > ARRIVES;
+        let process = &self.nodes[node].process;
+        let leads = |post: &&Post| post.is_linked() && post.lead.is_some();
+        let (Some(post), Some(number)) = (process.post.as_ref().filter(leads), process.connection)
+        else {
+            return;
+        };
+        let Some(connection) = self.connections.get(&number) else {
+            return;
+        };
+        let up = connection.leader_open && old(connection.opened);
+        let known = &self.instances[connection.instance].arranging.known;
+        let known = known.get(&post.replica.number);
+        let due = known.is_some_and(|((epoch, _), since)| *epoch == post.epoch && old(*since));
+        if now < CALM || !up || !due {
+            return;
+        }
+        self.check.arranged.looks += 1;
+        let told = post
+            .lead
+            .as_ref()
+            .is_some_and(|lead| lead.arrangement.is_some());
+        if !told {
+            let name = &self.nodes[node].name;
+            let seen = format!("{name} was never told how its jobs train: {known:?}");
+            self.check.fail("AS-2", seen);
+        }
+    }
+}
+
+/// Who may take a step: job, slot, and steps taken.
+pub(crate) type Member = (JobId, Slot, u64);
+
+/// Passes of a round in their order, each with its shares: as arranged, in at most [`PARTS`] parts, and behind that the
+/// others together, in two passes or one.
+pub(crate) fn passes(
+    members: &[Member],
+    arrangement: Option<&Arrangement>,
+    halves: bool,
+) -> Vec<Vec<Share>> {
+    let share = |member: &Member, last: bool| Share {
+        slot: member.1,
+        step: member.2,
+        last,
+    };
+    let mut passes = Vec::new();
+    let mut rest: Vec<&Member> = members.iter().collect();
+    let units = arrangement.into_iter().flat_map(Arrangement::units);
+    for (task, part) in units.filter(|(_, part)| *part < PARTS) {
+        let last = part + 1 == task.parts.min(PARTS);
+        let here = members
+            .iter()
+            .filter(|member| task.jobs.contains(&member.0));
+        let shares: Vec<Share> = here.map(|member| share(member, last)).collect();
+        if !shares.is_empty() {
+            passes.push(shares);
+        }
+        rest.retain(|member| !task.jobs.contains(&member.0));
+    }
+    let lasts: &[bool] = if halves { &[false, true] } else { &[true] };
+    for last in lasts.iter().filter(|_| !rest.is_empty()) {
+        passes.push(rest.iter().map(|member| share(member, *last)).collect());
+    }
+    passes
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::plan::arrangement::HybridTask;
+
+    use super::*;
+
+    #[test]
+    fn every_member_closes_its_step_once_whatever_is_arranged() {
+        let task = |jobs: &[u64], parts| HybridTask {
+            jobs: jobs.iter().copied().map(JobId).collect(),
+            parts,
+        };
+        let arrangement = Arrangement {
+            buckets: vec![vec![task(&[3, 1], 9), task(&[9], 4)], vec![task(&[2], 1)]],
+            ..Arrangement::default()
+        };
+        let members: Vec<Member> = (1..=4).map(|n| (JobId(n), n as Slot, 7)).collect();
+        for (arrangement, halves, count) in [
+            (Some(&arrangement), true, 5),
+            (Some(&arrangement), false, 4),
+            (None, true, 2),
+            (None, false, 1),
+        ] {
+            let passes = passes(&members, arrangement, halves);
+            assert_eq!(passes.len(), count);
+            let closing = passes.iter().flatten().filter(|share| share.last);
+            let mut slots: Vec<Slot> = closing.map(|share| share.slot).collect();
+            slots.sort_unstable();
+            assert_eq!(slots, [1, 2, 3, 4]);
+        }
+        let first = &passes(&members, Some(&arrangement), false)[0];
+        let slots: Vec<(Slot, bool)> = first.iter().map(|share| (share.slot, share.last)).collect();
+        assert_eq!(slots, [(1, false), (3, false)]);
+    }
+}
