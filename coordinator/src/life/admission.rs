@@ -153,6 +153,8 @@ pub struct Gate {
     added: Micros,
     /// Whether sequences are cut where parts of the plan are full.
     align: bool,
+    /// Rows of a pass.
+    tokens_per_pass: u64,
     seats: BTreeMap<u32, Vec<Seat>>,
     on: BTreeMap<u32, Vec<JobId>>,
     /// Whether one that waited for the patience lacks memory: then nobody passes it. AD-3
@@ -246,6 +248,7 @@ impl Gate {
             patience: admission.patience,
             added: admission.max_added_latency,
             align: admission.levels.align,
+            tokens_per_pass: admission.tokens_per_pass,
             seats: seats
                 .map(|(replica, seats)| (*replica, seats.iter().map(seat).collect()))
                 .collect(),
