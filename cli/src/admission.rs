@@ -4,8 +4,10 @@ use anyhow::Context;
 use coordinator::life::admission::{Admission, Levels};
 use coordinator::plan::device::Device;
 use coordinator::plan::profile::Profile;
+use coordinator::plan::snapshot::Saturation;
 use gpu_actor::model::Model;
 use shared::config::load::Loaded;
+use shared::config::schema;
 use shared::units::Micros;
 
 use crate::exit::{Exit, Failure, OrExit};
@@ -35,6 +37,7 @@ pub(crate) fn of(loaded: &Loaded, model: &Model) -> Result<Admission, Failure> {
         profiles,
         blocks,
         tables,
+        saturation: rule(plan.saturation),
         max_added_latency: Micros::of_millis(plan.max_added_latency_ms),
         patience: Micros(plan.patience_minutes.saturating_mul(60_000_000)),
         tenants: plan
@@ -47,4 +50,13 @@ pub(crate) fn of(loaded: &Loaded, model: &Model) -> Result<Admission, Failure> {
             align: plan.align,
         },
     })
+}
+
+/// The rule of saturation as the planner has it.
+fn rule(written: schema::Saturation) -> Saturation {
+    match written {
+        schema::Saturation::NoLoss => Saturation::NO_LOSS,
+        schema::Saturation::Growth => Saturation::GROWTH,
+        schema::Saturation::Off => Saturation::Off,
+    }
 }

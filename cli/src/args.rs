@@ -32,7 +32,9 @@ pub(crate) use market::{
     OrphansArgs, ShapeArgs, ShowMarketArgs, TraceArgs as MarketTraceArgs, WhatifArgs,
 };
 pub(crate) use model::{InspectArgs, ModelCommand, PullArgs, TinyArgs, TinyFamily};
-pub(crate) use plan::{PlanArgs, ProblemArgs, ProfileArgs, QuoteArgs, SimulateArgs, SimulatedMix};
+pub(crate) use plan::{
+    Joining, PlanArgs, ProblemArgs, ProfileArgs, QuoteArgs, SimulateArgs, SimulatedMix,
+};
 pub(crate) use train::{DemoArgs, GenerateArgs, TrainArgs};
 
 const EXIT_CODES: &str = "\

@@ -1,16 +1,18 @@
 //! Which step next on one stage of a pipeline: 1F1B over micro-batches of many jobs, as a pure state machine.
 //!
 //! Micro-batches pass forward through all stages in one order, the plan's, and backward in the same order. A stage
-//! prefers the backward pass, which frees an activation, to the next forward pass, and holds the activations of at
-//! most as many micro-batches as there are stages from it to the end (PipeDream-Flush, Narayanan and others 2021,
-//! figure 4). A job's rows go forward only with the weights of their own optimizer step, so the step before must have
-//! been taken here; meanwhile micro-batches of other jobs fill the pipeline.
+//! prefers the backward pass, which frees an activation, to the next forward pass, and holds the activations of a bounded
+//! number of micro-batches: as many as there are stages from it to the end (PipeDream-Flush, Narayanan and others 2021,
+//! figure 4), or as the plan says ([`Event::Ahead`]). More of them keep the last stage busy where micro-batches are
+//! unlike or the way between stages is long: the template's third rule (MuxTune, section 3.4.1). A job's rows go forward
+//! only with the weights of their own optimizer step, so the step before must have been taken here; meanwhile
+//! micro-batches of other jobs fill the pipeline.
 //!
 //! | id | invariant |
 //! | --- | --- |
 //! | PI-1 | each planned micro-batch goes forward once, and then backward once if it trains, in the plan's order |
 //! | PI-2 | held activations, and what one of them needs while it is computed, fit the budget, but a single micro-batch is always let in |
-//! | PI-3 | at most `stages - stage` micro-batches are held, chunks of one sequence counted as one |
+//! | PI-3 | none goes forward while as many are held as may be, chunks of one sequence counted as one |
 //! | PI-4 | a job's rows never meet weights of another step than their own |
 //! | PI-5 | a job's step is taken once, after its last backward pass and when all stages agreed |
 //! | PI-6 | chunks of one sequence are planned one behind another, come back in reverse, and none before the last went |
@@ -54,6 +56,12 @@ impl Place {
     pub fn is_last(self) -> bool {
         self.stage + 1 == self.stages
     }
+
+    /// Micro-batches that a stage holds at once while no plan says otherwise.
+    #[must_use]
+    pub fn warm_up(self) -> usize {
+        self.stages - self.stage
+    }
 }
 
 /// What happened.
@@ -69,6 +77,8 @@ pub enum Event {
     Activation(MicroBatchNumber),
     /// The gradient from the stage behind is here.
     Gradient(MicroBatchNumber),
+    /// At most so many micro-batches are held from now on, and one at least; those that are held already stay.
+    Ahead(usize),
     /// All stages have their gradients of a job's step, and its norm is known.
     Agreed(Slot, u64),
     /// The device is done with what it was given.
@@ -125,6 +135,8 @@ pub enum Lack {
 pub struct Pipeline {
     place: Place,
     budget: u64,
+    /// Most micro-batches held at once.
+    most: usize,
     /// Planned, not yet forward.
     planned: VecDeque<MicroBatch>,
     /// Forward, not yet backward, in the order of the plan; chunks of one sequence are let go from the last.
@@ -153,6 +165,7 @@ impl Pipeline {
         Self {
             place,
             budget,
+            most: place.warm_up(),
             planned: VecDeque::new(),
             held: VecDeque::new(),
             activations: BTreeSet::new(),
@@ -211,6 +224,10 @@ impl Pipeline {
                 if !held || !self.gradients.insert(*number) {
                     return Err("no activation waits for this gradient");
                 }
+                Ok(())
+            }
+            Event::Ahead(most) => {
+                self.most = (*most).max(1);
                 Ok(())
             }
             Event::Agreed(slot, step) => {
@@ -306,8 +323,7 @@ impl Pipeline {
             return true;
         }
         let held = bytes(self.held.iter().chain([micro_batch]));
-        let warm_up = self.place.stages - self.place.stage;
-        self.held.is_empty() || (held <= self.budget && self.sequences() < warm_up)
+        self.held.is_empty() || (held <= self.budget && self.sequences() < self.most)
     }
 
     /// Sequences held.
@@ -370,6 +386,10 @@ impl Pipeline {
     fn check(&self) {
         let held = self.sequences();
         debug_assert!(held <= 1 || self.held_bytes() <= self.budget, "PI-2");
-        debug_assert!(held <= self.place.stages - self.place.stage, "PI-3");
+        let begins = match self.working {
+            Some(Work::Forward(_)) => self.planned.front().filter(|m| m.trains && !m.part.follows),
+            _ => None,
+        };
+        debug_assert!(begins.is_none() || held < self.most, "PI-3");
     }
 }

@@ -110,7 +110,7 @@ fn carry_out(
             .iter()
             .filter(|(_, wait)| wait.replica == *number);
         let late: Vec<JobId> = waits.map(|(job, _)| *job).collect();
-        let arrangement = admission::of_answer(replica, levels);
+        let arrangement = admission::of_answer(replica, levels, tokens_per_pass as u64);
         assert_eq!(arrangement.fault(), None);
         let arranged = arrangement.hybrid_tasks().map(|task| task.jobs.len());
         assert_eq!(arranged.sum::<usize>(), replica.jobs.len());

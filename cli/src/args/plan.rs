@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use coordinator::plan::profile::Weights;
-use coordinator::plan::snapshot::{Options, Saturation};
+use coordinator::plan::snapshot::Saturation;
 use shared::job::Products;
 
 use super::cluster::ClusterArgs;
@@ -95,9 +95,9 @@ pub(crate) struct ProblemArgs {
     /// The most that company may add to a job's step, in percent of the step alone
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) max_added_latency: Option<u32>,
-    /// When a job that fits joins those that train
-    #[arg(long, value_enum, default_value_t = Joining::NoLoss)]
-    pub(crate) saturation: Joining,
+    /// When a job that fits joins those that train [default: no-loss; of a running cluster, as its file says]
+    #[arg(long, value_enum)]
+    pub(crate) saturation: Option<Joining>,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
 }
@@ -179,8 +179,8 @@ impl Joining {
     /// As the planner has it.
     pub(crate) fn rule(self) -> Saturation {
         match self {
-            Self::NoLoss => Options::default().saturation,
-            Self::Growth => Saturation::Growth { permille: 5 },
+            Self::NoLoss => Saturation::NO_LOSS,
+            Self::Growth => Saturation::GROWTH,
             Self::Off => Saturation::Off,
         }
     }

@@ -6,6 +6,7 @@ use coordinator::plan::solve::{NoPlan, solve};
 use serde_json::json;
 
 use crate::args::PlanArgs;
+use crate::clock::Stopwatch;
 use crate::desk::Desk;
 use crate::exit::{Exit, Failure};
 use crate::planning::problem::{self, Problem};
@@ -28,10 +29,13 @@ pub(crate) fn run(args: &PlanArgs, session: &Session<'_>) -> Result<Exit, Failur
     options.order = !args.no_order;
     options.align = !args.no_align;
     let output = session.output;
-    let (plan, explanation) = match solve(
+    let clock = Stopwatch::start();
+    let found = solve(
         &problem.snapshot,
         stands.as_ref().map(|stands| &stands.plan),
-    ) {
+    );
+    let planner_ms = clock.seconds() * 1e3;
+    let (plan, explanation) = match found {
         Ok(found) => found,
         Err(NoPlan::NoPlace(reason @ NoPlace::NoNode)) => {
             let reason = reason.to_string();
@@ -44,6 +48,10 @@ pub(crate) fn run(args: &PlanArgs, session: &Session<'_>) -> Result<Exit, Failur
     };
     let mut text = shown::text(&problem, &plan, &explanation, args.explain);
     let mut told = shown::told(&problem, &plan, &explanation);
+    told["planner_ms"] = json!(planner_ms);
+    if args.explain {
+        text.push_str(&format!("planned in {planner_ms:.1} ms\n"));
+    }
     if let Some(stands) = stands {
         text.push_str(&stands.text(&plan));
         told["in_force"] = stands.told(&plan);

@@ -16,7 +16,7 @@ use shared::wire::view::{ClusterView, JobView};
 
 use super::jobs::Job;
 use super::problem::Problem;
-use crate::args::ProblemArgs;
+use crate::args::{Joining, ProblemArgs};
 use crate::commands::cluster::look;
 use crate::control::unfitting;
 use crate::desk::Desk;
@@ -51,7 +51,9 @@ pub(crate) fn ask(desk: &Desk<'_>, args: &ProblemArgs) -> Result<(Problem, Stand
     snapshot.options = Options {
         stages: args.stages.or(snapshot.options.stages),
         replicas: args.replicas.or(snapshot.options.replicas),
-        saturation: args.saturation.rule(),
+        saturation: args
+            .saturation
+            .map_or(snapshot.options.saturation, Joining::rule),
         ..snapshot.options
     };
     let name = |id: &JobId| jobs.iter().find(|job| job.id == *id);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use coordinator::plan::profile::{Link, Profile};
-use coordinator::plan::snapshot::{Options, Snapshot, Tenant};
+use coordinator::plan::snapshot::{Options, Saturation, Snapshot, Tenant};
 use shared::ids::JobId;
 use shared::units::Micros;
 
@@ -12,7 +12,7 @@ use super::backbone::{self, Planned};
 use super::jobs::{self, Job, Read};
 use super::nodes::{self, Site};
 use super::profiles;
-use crate::args::ProblemArgs;
+use crate::args::{Joining, ProblemArgs};
 use crate::cluster_file;
 use crate::commands::cluster::look;
 use crate::exit::{Exit, Failure};
@@ -62,7 +62,7 @@ pub(crate) fn of(args: &ProblemArgs, session: &Session<'_>) -> Result<Problem, F
     let options = Options {
         stages: args.stages,
         replicas: args.replicas,
-        saturation: args.saturation.rule(),
+        saturation: args.saturation.map_or(Saturation::NO_LOSS, Joining::rule),
         ..Options::default()
     };
     let jobs: BTreeMap<JobId, Job> = (1..).map(JobId).zip(jobs).collect();

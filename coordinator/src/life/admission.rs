@@ -4,8 +4,8 @@
 //! A job begins on the first of the replicas with the fewest jobs that takes it. It waits, with the reason, when with it
 //!
 //! - the replica's stages would not hold all, by the memory model with the smallest passes;
-//! - tokens a second would fall by more than what is predicted can be wrong: asked only where all devices were measured,
-//!   as nobody shall wait for a guess;
+//! - the rule of saturation says so, by default because tokens a second would fall by more than what is predicted can be
+//!   wrong: asked only where all devices were measured, as nobody shall wait for a guess;
 //! - the step of a job would take longer than alone by more than the bound.
 //!
 //! **Starvation.** A job that has waited for the patience (waited: not trained, not been paused) is asked for memory alone, and while memory is short for it no
@@ -54,6 +54,8 @@ pub struct Admission {
     pub blocks: Weights,
     /// How embedding and head are kept.
     pub tables: Weights,
+    /// When a job that fits in memory joins; asked only where all devices were measured.
+    pub saturation: Saturation,
     /// Most that company may add to a job's step; 0: no bound.
     pub max_added_latency: Micros,
     /// How long a job waits before it is passed by none.
@@ -151,6 +153,8 @@ pub struct Gate {
     added: Micros,
     /// Whether sequences are cut where parts of the plan are full.
     align: bool,
+    /// Rows of a pass.
+    tokens_per_pass: u64,
     seats: BTreeMap<u32, Vec<Seat>>,
     on: BTreeMap<u32, Vec<JobId>>,
     /// Whether one that waited for the patience lacks memory: then nobody passes it. AD-3
@@ -222,6 +226,7 @@ impl Gate {
                 patience: admission.patience,
                 fuse: admission.levels.fuse,
                 order: admission.levels.order,
+                saturation: admission.saturation,
                 ..Options::default()
             },
             now: scene.now,
@@ -243,6 +248,7 @@ impl Gate {
             patience: admission.patience,
             added: admission.max_added_latency,
             align: admission.levels.align,
+            tokens_per_pass: admission.tokens_per_pass,
             seats: seats
                 .map(|(replica, seats)| (*replica, seats.iter().map(seat).collect()))
                 .collect(),

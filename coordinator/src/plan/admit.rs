@@ -321,8 +321,8 @@ fn tightest(pipeline: &Pipeline<'_>, task: &Task) -> Option<(u64, u64, u64)> {
 mod tests {
     use super::*;
 
-    const NO_LOSS: Saturation = Saturation::NoLoss { permille: 20 };
-    const GROWTH: Saturation = Saturation::Growth { permille: 5 };
+    const NO_LOSS: Saturation = Saturation::NO_LOSS;
+    const GROWTH: Saturation = Saturation::GROWTH;
 
     #[test]
     fn throughput_that_hardly_grows_keeps_nobody_waiting() {

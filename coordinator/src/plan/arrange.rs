@@ -13,12 +13,14 @@
 //! the padding. These are what `explain` shows as the gain of each level.
 
 mod clock;
+pub mod rounds;
+mod scene;
 #[cfg(test)]
 mod tests;
 
 use self::clock::Clock;
-use super::fuse::{self, Fusion, Objective};
-use super::mix::Load;
+use self::scene::Scenes;
+use super::fuse;
 use super::order::template::{Template, Unit};
 use super::pipeline::Pipeline;
 use super::snapshot::{Options, Task};
@@ -63,6 +65,8 @@ pub struct Arrangement {
     pub buckets: Vec<Vec<usize>>,
     /// The order of passes.
     pub template: Template,
+    /// Passes that each stage may hold at once, by its memory.
+    pub ahead: Vec<u64>,
     /// Busy nanoseconds of each stage in a step.
     pub busy: Vec<u64>,
     /// Bytes on each stage at most.
@@ -109,7 +113,8 @@ pub fn arrange(pipeline: &Pipeline<'_>, tasks: &[&Task], options: &Options) -> O
 #[must_use]
 pub fn weigh(pipeline: &Pipeline<'_>, tasks: &[&Task], options: &Options) -> Option<Weighed> {
     let levels = Levels::of(options);
-    let whole = with_levels(pipeline, tasks, options, levels);
+    let scenes = Scenes::new(pipeline, tasks);
+    let whole = leveled(&scenes, options, levels);
     let mut options = options.clone();
     if let Some(whole) = whole.as_ref().filter(|_| tasks.len() > REPLANNED) {
         options.micro_batches = Some(whole.micro_batches);
@@ -120,14 +125,14 @@ pub fn weigh(pipeline: &Pipeline<'_>, tasks: &[&Task], options: &Options) -> Opt
             order,
             ..levels
         };
-        with_levels(pipeline, tasks, &options, levels)
+        leveled(&scenes, &options, levels)
     };
     let unfused = levels.fuse.then(|| off(false, levels.order)).flatten();
     let unordered = levels.order.then(|| off(levels.fuse, false)).flatten();
     let neither = (levels.fuse && levels.order)
         .then(|| off(false, false))
         .flatten();
-    let (padded, unpadded) = without_padding(pipeline, tasks, &options, levels);
+    let (padded, unpadded) = without_padding(&scenes, &options, levels);
     let mut best = whole;
     for other in [&unfused, &unordered, &neither, &unpadded] {
         if better(other.as_ref(), best.as_ref()) {
@@ -152,11 +157,11 @@ pub fn weigh(pipeline: &Pipeline<'_>, tasks: &[&Task], options: &Options) -> Opt
 
 /// What padding leads to, and the same without the pads.
 fn without_padding(
-    pipeline: &Pipeline<'_>,
-    tasks: &[&Task],
+    scenes: &Scenes<'_>,
     options: &Options,
     levels: Levels,
 ) -> (Option<Arrangement>, Option<Arrangement>) {
+    let pipeline = scenes.pipeline;
     if pipeline.padded {
         return (None, None);
     }
@@ -164,10 +169,10 @@ fn without_padding(
         padded: true,
         ..pipeline.clone()
     };
-    let Some(padded) = with_levels(&pads, tasks, options, levels) else {
+    let Some(padded) = with_levels(&pads, scenes.tasks, options, levels) else {
         return (None, None);
     };
-    let scene = Scene::new(pipeline, tasks, padded.micro_batches);
+    let scene = scenes.at(padded.micro_batches);
     let fusion = scene.fusion();
     let clock = Clock::new(&fusion, &padded.hybrid_tasks);
     let adopted = clock
@@ -184,12 +189,16 @@ pub fn with_levels(
     options: &Options,
     levels: Levels,
 ) -> Option<Arrangement> {
+    leveled(&Scenes::new(pipeline, tasks), options, levels)
+}
+
+fn leveled(scenes: &Scenes<'_>, options: &Options, levels: Levels) -> Option<Arrangement> {
+    let (pipeline, tasks) = (scenes.pipeline, scenes.tasks);
     if tasks.is_empty() {
         return None;
     }
-    let with = |micro_batches, search| {
-        arrange_with(pipeline, tasks, micro_batches, Levels { search, ..levels })
-    };
+    let with =
+        |micro_batches, search| arrange_with(scenes, micro_batches, Levels { search, ..levels });
     let mut best = choose(pipeline, tasks, options, &|micro_batches| {
         with(micro_batches, false)
     });
@@ -250,90 +259,21 @@ fn choose(
     best
 }
 
-/// Jobs, a pipeline and a number of micro-batches: what all ways to arrange them have in common.
-struct Scene<'a> {
-    pipeline: &'a Pipeline<'a>,
-    tasks: &'a [&'a Task],
-    micro_batches: u64,
-    loads: Vec<Vec<Load>>,
-    resident: Vec<u64>,
-}
-
-impl<'a> Scene<'a> {
-    fn new(pipeline: &'a Pipeline<'a>, tasks: &'a [&'a Task], micro_batches: u64) -> Self {
-        Self {
-            pipeline,
-            tasks,
-            micro_batches,
-            loads: pipeline.loads(tasks, micro_batches),
-            resident: (0..pipeline.len())
-                .map(|stage| pipeline.resident(stage, tasks, micro_batches))
-                .collect(),
-        }
-    }
-
-    fn fusion(&self) -> Fusion<'_> {
-        Fusion::new(
-            self.pipeline,
-            &self.loads,
-            self.micro_batches,
-            &self.resident,
-        )
-    }
-
-    fn arrangement(
-        &self,
-        clock: &Clock<'_>,
-        buckets: Vec<Vec<usize>>,
-        template: Template,
-    ) -> Arrangement {
-        let units = clock.units(&buckets);
-        let stages = || 0..self.pipeline.len();
-        let busy = stages().map(|stage| {
-            let sums = units.iter().map(|unit| unit.times[stage].sum());
-            self.micro_batches
-                .saturating_mul(sums.fold(0, u64::saturating_add))
-        });
-        let bytes = stages().map(|stage| {
-            let memory = self.pipeline.stages[stage].memory;
-            let free = clock.rooms[stage].min(memory);
-            (memory - free).saturating_add(held(&units, &template, stage))
-        });
-        Arrangement {
-            micro_batches: self.micro_batches,
-            hybrid_tasks: clock.hybrid_tasks.to_vec(),
-            busy: busy.collect(),
-            bytes: bytes.collect(),
-            buckets,
-            template,
-            optimizer: optimizers(self.pipeline, self.tasks),
-        }
-    }
-}
-
-/// Arranges jobs with so many micro-batches.
-#[must_use]
-pub fn arrange_with(
-    pipeline: &Pipeline<'_>,
-    tasks: &[&Task],
-    micro_batches: u64,
-    levels: Levels,
-) -> Option<Arrangement> {
-    let scene = Scene::new(pipeline, tasks, micro_batches);
+/// Arranges jobs with so many micro-batches; with a search, nothing where it finds no other hybrid tasks than runs.
+fn arrange_with(scenes: &Scenes<'_>, micro_batches: u64, levels: Levels) -> Option<Arrangement> {
+    let scene = scenes.at(micro_batches);
     let fusion = scene.fusion();
-    let alone: Vec<Vec<usize>> = (0..tasks.len()).map(|job| vec![job]).collect();
-    let enters = |jobs: &Vec<usize>| {
-        let mixes = fusion.mixes(jobs);
-        let mut resident = scene.resident.iter().enumerate();
-        resident.all(|(stage, bytes)| pipeline.depth(stage, *bytes, &mixes) >= 1)
-    };
-    if !alone.iter().all(enters) {
+    if !scene.enters(&fusion) {
         return None;
     }
     let hybrid_tasks = match (levels.fuse, levels.search) {
-        (true, true) => fuse::fuse(&fusion),
-        (true, false) => fuse::runs(&fusion, Objective::Step),
-        (false, _) => alone,
+        (true, true) => {
+            let runs = scene.runs(&fusion);
+            let found = fuse::improved(&fusion, runs);
+            Some(found).filter(|found| found != runs)?
+        }
+        (true, false) => scene.runs(&fusion).to_vec(),
+        (false, _) => scene.alone(),
     };
     let clock = Clock::new(&fusion, &hybrid_tasks);
     let (buckets, template) = clock.order(levels.order)?;

@@ -9,7 +9,7 @@ use shared::units::{Bytes, Micros};
 
 use super::align::Waste;
 use super::answer::{Plan, Replica};
-use super::arrange::{Arrangement, Without};
+use super::arrange::{Arrangement, Without, rounds};
 use super::pipeline::Pipeline;
 use super::place::{Fleet, holds};
 use super::profile::Origin;
@@ -37,8 +37,12 @@ pub struct ReplicaWhy {
     pub limit: Limit,
     /// Bytes at most and bytes offered, by stage.
     pub memory: Vec<(Bytes, Bytes)>,
-    /// Predicted time of a step.
+    /// Predicted time of a step by itself: what plans are compared by.
     pub step: Micros,
+    /// Predicted time of a step while rounds follow each other.
+    pub round: Micros,
+    /// Passes that each stage may hold at once.
+    pub ahead: Vec<u64>,
     /// Tokens a second.
     pub tokens_per_second: u64,
     /// Micro-batches of a step.
@@ -103,14 +107,14 @@ fn micros(nanos: u64) -> Micros {
     Micros(nanos.div_ceil(1000))
 }
 
-/// Explains one replica.
+/// Explains one replica; with the jobs in `tasks`, and whether passes are put in order.
 #[must_use]
 pub fn replica(
     pipeline: &Pipeline<'_>,
     replica: &Replica,
     arrangement: &Arrangement,
     without: Without,
-    tasks: &[&Task],
+    (tasks, ordered): (&[&Task], bool),
 ) -> ReplicaWhy {
     let step = arrangement.step();
     let tokens: u64 = tasks.iter().map(|task| task.tokens()).sum();
@@ -129,8 +133,10 @@ pub fn replica(
         limit: limit(arrangement, pipeline, tasks),
         memory,
         step: micros(step),
+        round: micros(rounds::time(pipeline, tasks, arrangement, ordered)),
         tokens_per_second: (u128::from(tokens) * 1_000_000_000 / u128::from(step.max(1))) as u64,
         micro_batches: arrangement.micro_batches,
+        ahead: arrangement.ahead.clone(),
         hybrid_tasks: hybrid_tasks(pipeline, replica, arrangement, tasks),
         buckets: arrangement
             .template
@@ -319,6 +325,15 @@ impl ReplicaWhy {
             self.micro_batches,
             self.tokens_per_second
         );
+        if self.ahead.len() > 1 {
+            let ahead: Vec<String> = self.ahead.iter().map(u64::to_string).collect();
+            let _ = writeln!(
+                text,
+                "  {} while rounds follow each other; stages hold {} passes at most",
+                self.round,
+                ahead.join(" + ")
+            );
+        }
         for (stage, (used, offered)) in self.memory.iter().enumerate() {
             let _ = writeln!(text, "  stage {stage}: at most {used} of {offered}");
         }

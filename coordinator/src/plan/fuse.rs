@@ -158,7 +158,13 @@ pub fn runs(fusion: &Fusion<'_>, objective: Objective) -> Vec<Vec<usize>> {
 /// The best hybrid tasks found: runs, then better than runs where a small search finds it.
 #[must_use]
 pub fn fuse(fusion: &Fusion<'_>) -> Vec<Vec<usize>> {
-    let mut groups = runs(fusion, Objective::Step);
+    improved(fusion, &runs(fusion, Objective::Step))
+}
+
+/// The same from runs that were found already.
+#[must_use]
+pub fn improved(fusion: &Fusion<'_>, runs: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    let mut groups = runs.to_vec();
     search::improve(fusion, &mut groups);
     tidy(&mut groups);
     groups

@@ -190,6 +190,11 @@ pub enum Saturation {
 }
 
 impl Saturation {
+    /// Of `docs/adr/0017-joining.md`: predictions are off by some two percent.
+    pub const NO_LOSS: Self = Self::NoLoss { permille: 20 };
+    /// Of the MuxTune paper, where half a percent counts as growth.
+    pub const GROWTH: Self = Self::Growth { permille: 5 };
+
     /// Whether a job joins, by tokens a second (or any multiple of them) without it and with it.
     #[must_use]
     pub fn joins(self, without: u128, with: u128) -> bool {
@@ -236,7 +241,7 @@ impl Default for Options {
             fuse: true,
             order: true,
             align: true,
-            saturation: Saturation::NoLoss { permille: 20 },
+            saturation: Saturation::NO_LOSS,
             patience: Micros(3_600_000_000),
             quantum: Micros(600_000_000),
             horizon: Micros(3_600_000_000),

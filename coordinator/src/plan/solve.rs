@@ -266,6 +266,6 @@ fn explain_replica(
         replica,
         arrangement,
         without,
-        &tasks,
+        (tasks.as_slice(), snapshot.options.order),
     ))
 }

@@ -191,6 +191,12 @@ pub enum Word {
     },
     /// Forward: nothing will follow.
     Close,
+    /// Forward: from now on stages hold so many passes at once, by stage; one that is not named one for each stage from it to
+    /// the last.
+    Ahead {
+        /// By stage.
+        passes: Vec<u32>,
+    },
     /// Backward: what all stages behind know of a step.
     Report {
         /// The step.
@@ -279,6 +285,7 @@ impl Word {
             Self::Forget { .. } => "forget",
             Self::Agreement { .. } => "agreement",
             Self::Close => "close",
+            Self::Ahead { .. } => "ahead",
             Self::Report { .. } => "report",
             Self::Verdict { .. } => "verdict",
             Self::Outcome { .. } => "outcome",

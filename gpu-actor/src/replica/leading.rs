@@ -74,6 +74,8 @@ pub(super) struct Leading {
     leaving: bool,
     turns: BTreeMap<TurnNumber, Open>,
     turn: TurnNumber,
+    /// Passes that stages were told to hold at most.
+    held: Vec<u32>,
     /// Steps planned, by job.
     steps: BTreeMap<Slot, u64>,
     names: BTreeMap<Slot, JobName>,
@@ -104,6 +106,7 @@ impl Leading {
             leaving: false,
             turns: BTreeMap::new(),
             turn: 0,
+            held: Vec::new(),
             steps: BTreeMap::new(),
             names: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -334,6 +337,10 @@ impl Engine for Leading {
             cut: self.cut(),
         };
         let arrangement = &turn.arrangement;
+        if self.held != arrangement.ahead {
+            self.held.clone_from(&arrangement.ahead);
+            self.station.go_ahead(arrangement.ahead.clone())?;
+        }
         let passes = pack::arranged(&alone, arrangement, size, |rows| self.budget(rows));
         let mut unmeasured = passes.len();
         for batch in passes {

@@ -59,7 +59,8 @@ pub struct LeadSettings {
     pub least_rows: usize,
     /// Rounds planned before the oldest is done.
     pub ahead: usize,
-    /// Micro-batches under way at once, at least two for each stage and two more. A drain waits for them.
+    /// Micro-batches under way at once, at least two for each stage and two more, and two more than the plan lets the first
+    /// stage hold. A drain waits for them.
     pub window: usize,
     /// Leadership, written into manifests.
     pub term: u64,

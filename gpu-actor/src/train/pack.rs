@@ -275,6 +275,7 @@ mod tests {
                 buckets: Vec::new(),
                 pass_rows,
                 chunk_rows,
+                ahead: Vec::new(),
             };
             let size = size.within(&arrangement);
             (size.budget, size.chunk)

@@ -45,6 +45,19 @@ impl<'de> Deserialize<'de> for Stages {
     }
 }
 
+/// When a job that fits in memory joins those that train on a replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Saturation {
+    /// Unless tokens a second fall.
+    #[default]
+    NoLoss,
+    /// When tokens a second grow by half a percent, as in the MuxTune paper.
+    Growth,
+    /// Always.
+    Off,
+}
+
 /// How the backbone is cut and copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -67,6 +80,8 @@ pub struct PlanSection {
     pub bf16_on_the_wire: bool,
     /// Files of `spotmux profile`, commas between; `none`: conservative figures.
     pub profile: String,
+    /// When a job that fits in memory joins, where all devices were measured.
+    pub saturation: Saturation,
     /// Most milliseconds that company may add to a job's step; 0: no bound.
     pub max_added_latency_ms: u64,
     /// A job that has waited for so long is passed by none, and waits for memory alone.
@@ -149,6 +164,7 @@ impl Default for PlanSection {
             recompute: Recompute::None,
             bf16_on_the_wire: false,
             profile: NO_PROFILE.into(),
+            saturation: Saturation::NoLoss,
             max_added_latency_ms: 0,
             patience_minutes: 60,
             fuse: true,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub use super::gpu_actor::{Cloud, GpuActorSection};
 pub use super::market::MarketSection;
 use super::plan::mib;
-pub use super::plan::{PlanSection, Stages};
+pub use super::plan::{PlanSection, Saturation, Stages};
 use crate::ids::{ClusterName, NodeName};
 use crate::job::{BackboneFormat, Products};
 use crate::units::{Bytes, Micros};

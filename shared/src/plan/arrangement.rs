@@ -11,6 +11,7 @@
 //! | --- | --- |
 //! | AR-1 | a job is in one hybrid task |
 //! | AR-2 | a hybrid task has 1 to [`MOST_PARTS`] parts |
+//! | AR-3 | a stage holds at least one pass |
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -40,6 +41,10 @@ pub struct Arrangement<Job = JobId> {
     pub pass_rows: Option<u64>,
     /// Rows above which a sequence passes in chunks, beside the first stage's own bound.
     pub chunk_rows: Option<u64>,
+    /// Passes that each stage may hold at once, forward and not yet back, as far as its own budget of activations lets it:
+    /// how far forward passes go ahead of backward ones. A stage that is not named holds one for each stage from it to the
+    /// last.
+    pub ahead: Vec<u32>,
 }
 
 impl<Job> Default for Arrangement<Job> {
@@ -48,6 +53,7 @@ impl<Job> Default for Arrangement<Job> {
             buckets: Vec::new(),
             pass_rows: None,
             chunk_rows: None,
+            ahead: Vec::new(),
         }
     }
 }
@@ -87,14 +93,20 @@ impl<Job> Arrangement<Job> {
                 .collect(),
             pass_rows: self.pass_rows,
             chunk_rows: self.chunk_rows,
+            ahead: self.ahead.clone(),
         }
     }
 }
 
 impl<Job: Ord + Display> Arrangement<Job> {
-    /// What is wrong with one that another process made, if anything. AR-1, AR-2
+    /// What is wrong with one that another process made, if anything. AR-1, AR-2, AR-3
     #[must_use]
     pub fn fault(&self) -> Option<String> {
+        if let Some(stage) = self.ahead.iter().position(|passes| *passes == 0) {
+            return Some(format!(
+                "stage {stage} may hold 0 passes: with fewer than 1 nothing would pass"
+            ));
+        }
         let mut seen = BTreeSet::new();
         for task in self.hybrid_tasks() {
             if !(1..=MOST_PARTS).contains(&task.parts) {

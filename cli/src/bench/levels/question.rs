@@ -206,7 +206,7 @@ impl<'a> Question<'a> {
             order: !matches!(off, Off::Order | Off::All),
             align: !padded,
         };
-        let orders = of_answer(&replica, levels).renamed(name);
+        let orders = of_answer(&replica, levels, pass_rows).renamed(name);
         let parts = orders.hybrid_tasks().map(|task| u64::from(task.parts));
         Ok(Planned {
             off,

@@ -6,26 +6,21 @@
 //! is not the typical one; of a chunk, the largest part of a job, so that a sequence is cut where one pass of it would be
 //! longer than planned. With `plan.align` off, sequences are cut by the first stage's own bound only.
 //!
-//! **Steps close one after another.** The planner times one step and starts the next when all is done. The engine does not
-//! wait so: a job's next rows go in once its own step is closed, and rows of others are under way meanwhile. With one
-//! bucket all steps would close with its last passes, and the pipeline would drain every round. So on several stages the
-//! jobs of a hybrid task are *dealt* into runs of about equal rows that follow each other, each with as many parts fewer: the
-//! passes stay as large and as many, and in each run the steps of other jobs close. So many runs are made that 2 S of them
-//! follow each other in a round of S stages, where jobs allow: S to be on their way, S to hide what the stages say to each
-//! other about a step. That is a matter of order: with `plan.order` off none are dealt.
+//! **Steps close one after another.** The jobs of a hybrid task are dealt into runs ([`rounds`]).
 //!
-//! What a first stage is not told: how far forward passes go ahead (the template's third rule). Stages go as far as 1F1B and
-//! their budgets of activations let them, which needs no plan and waits for no pass that is late.
+//! **How far forward passes go ahead** (the template's third rule) is told as a number of passes by stage: as many as the
+//! template holds, and as the stage's memory holds of the largest planned pass. A pass that the first stage cuts by its own
+//! bound on rows counts as so many. A stage takes whatever has arrived, backward first, and waits for no pass that is late;
+//! its budget of activations holds besides.
 
 use shared::ids::JobId;
-use shared::plan::arrangement::{self, HybridTask};
+use shared::plan::arrangement;
 
 use super::Gate;
 use crate::plan::align::{self, Chunk};
 use crate::plan::answer::Replica;
-use crate::plan::arrange::{Arrangement, arrange};
-use crate::plan::order::buckets::longest_first;
-use crate::plan::snapshot::{BLOCK, Task};
+use crate::plan::arrange::{Arrangement, arrange, rounds};
+use crate::plan::snapshot::Task;
 
 /// What a first stage is told.
 type Orders = arrangement::Arrangement<JobId>;
@@ -60,26 +55,28 @@ struct Told<'a> {
     chunks: &'a [Vec<Chunk>],
     order: bool,
     align: bool,
+    /// Most rows of a pass by the first stage's own bound.
+    tokens_per_pass: u64,
 }
 
 impl Told<'_> {
     fn orders(&self) -> Orders {
         let plan = self.arrangement;
-        let parts = u32::try_from(plan.micro_batches).unwrap_or(u32::MAX);
-        let task = |task: &usize| HybridTask {
-            jobs: plan.hybrid_tasks[*task].clone(),
-            parts,
-        };
-        let bucket = |bucket: &usize| plan.buckets[*bucket].iter().map(task).collect();
-        let buckets = plan.template.buckets.iter().map(bucket).collect();
+        let sum = |job: usize| self.rows(job).sum();
         let largest = |job: usize| self.rows(job).max().unwrap_or(0);
         let rows = |task: &Vec<usize>| task.iter().map(|job| largest(*job)).sum::<u64>();
         let pass = plan.hybrid_tasks.iter().map(rows).max();
         let chunk = (0..self.jobs.len()).map(largest).max();
+        let pieces = pass.unwrap_or(0).div_ceil(self.tokens_per_pass.max(1));
+        let told = |passes: &u64| {
+            let passes = passes.saturating_mul(pieces.max(1));
+            u32::try_from(passes).unwrap_or(u32::MAX)
+        };
         let orders = arrangement::Arrangement {
-            buckets: self.dealt(buckets),
+            buckets: rounds::runs(plan, self.stages, &sum, self.order),
             pass_rows: pass.map(|rows| rows + rows / 8),
             chunk_rows: chunk.filter(|_| self.align),
+            ahead: plan.ahead.iter().map(told).collect(),
         };
         orders.renamed(|job| self.jobs.get(*job).copied())
     }
@@ -89,37 +86,12 @@ impl Told<'_> {
         let parts = self.chunks.get(job).into_iter().flatten();
         parts.map(Chunk::rows)
     }
-
-    /// Hybrid tasks of each bucket as runs that follow each other.
-    fn dealt(&self, buckets: Vec<Vec<HybridTask<usize>>>) -> Vec<Vec<HybridTask<usize>>> {
-        let runs = (2 * self.stages).div_ceil(buckets.len().max(1));
-        if !self.order || self.stages < 2 || runs < 2 {
-            return buckets;
-        }
-        let mut dealt = Vec::new();
-        for bucket in buckets {
-            let mut own = vec![Vec::new(); runs];
-            for task in bucket {
-                let sizes = task.jobs.iter();
-                let sizes: Vec<u64> = sizes.map(|job| self.rows(*job).sum()).collect();
-                let blocks = usize::try_from(sizes.iter().sum::<u64>() / BLOCK);
-                let count = runs.min(sizes.len()).min(blocks.unwrap_or(runs)).max(1);
-                let parts = task.parts.div_ceil(count as u32);
-                for (at, run) in longest_first(&sizes, count).into_iter().enumerate() {
-                    let jobs = run.into_iter().map(|at| task.jobs[at]).collect();
-                    own[at].push(HybridTask { jobs, parts });
-                }
-            }
-            dealt.extend(own.into_iter().filter(|bucket| !bucket.is_empty()));
-        }
-        dealt
-    }
 }
 
-/// What the first stage of a replica of a plan is told, where these levels were on; the default while there is nothing to
-/// arrange.
+/// What the first stage of a replica of a plan is told, where these levels were on and passes have at most so many rows; the
+/// default while there is nothing to arrange.
 #[must_use]
-pub fn of_answer(replica: &Replica, levels: Levels) -> Orders {
+pub fn of_answer(replica: &Replica, levels: Levels, tokens_per_pass: u64) -> Orders {
     let arrangement = replica.arrangement.as_ref();
     arrangement.map_or_else(Orders::default, |arrangement| {
         let told = Told {
@@ -129,6 +101,7 @@ pub fn of_answer(replica: &Replica, levels: Levels) -> Orders {
             chunks: &replica.chunks,
             order: levels.order,
             align: levels.align,
+            tokens_per_pass,
         };
         told.orders()
     })
@@ -160,6 +133,7 @@ impl Gate {
             chunks: &chunks,
             order: self.snapshot.options.order,
             align: self.align,
+            tokens_per_pass: self.tokens_per_pass,
         };
         Some(told.orders())
     }
@@ -189,9 +163,13 @@ mod tests {
             micro_batches: parts,
             buckets: (0..tasks.len()).map(|task| vec![task]).collect(),
             hybrid_tasks,
+            ahead: (0..stages)
+                .map(|stage| 2 * (stages - stage) as u64)
+                .collect(),
             template: Template {
                 buckets: (0..tasks.len()).rev().collect(),
                 micro_batches: parts,
+                beyond: 0,
                 before: Vec::new(),
                 latency: 0,
                 idle_last: 0,
@@ -219,6 +197,7 @@ mod tests {
             chunks: &rows.iter().map(chunks).collect::<Vec<_>>(),
             order,
             align: true,
+            tokens_per_pass: 1024,
         };
         (told.orders(), rows)
     }
@@ -238,6 +217,10 @@ mod tests {
             (orders.pass_rows, orders.chunk_rows),
             (Some(1152), Some(256))
         );
+        assert_eq!(orders.ahead, [2]);
+        // A planned pass of 2,048 rows is two of the first stage's.
+        let (orders, _) = told(&[vec![1024; 4]], 2, 2);
+        assert_eq!(orders.ahead, [8, 4]);
     }
 
     #[test]

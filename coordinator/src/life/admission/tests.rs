@@ -13,6 +13,7 @@ fn admission(measured: bool) -> Admission {
         profiles: vec![profile],
         blocks: Weights::Bf16,
         tables: Weights::Bf16,
+        saturation: Saturation::NO_LOSS,
         max_added_latency: Micros(0),
         patience: HOUR,
         tenants: BTreeMap::new(),
@@ -104,6 +105,33 @@ fn where_devices_were_measured_a_job_that_adds_no_throughput_begins_all_the_same
     let tasks = vec![job(8, 512, "t"); 12];
     let mut measured = gate(&admission(true), &stage, tasks, Micros(1));
     assert_eq!(fill(&mut measured, 12), (12, None));
+}
+
+#[test]
+fn the_rule_of_saturation_is_the_operators() {
+    let stage = stage(48 << 30);
+    let tasks = || vec![job(8, 512, "t"); 12];
+    let mut asked = admission(true);
+    asked.saturation = Saturation::GROWTH;
+    let mut growth = gate(&asked, &stage, tasks(), Micros(1));
+    let (began, wait) = fill(&mut growth, 12);
+    assert!((1..12).contains(&began), "{began} of 12 jobs");
+    let why = wait.map(|wait| wait.why);
+    assert!(matches!(why, Some(Why::Saturated { .. })), "{why:?}");
+    // Who has waited for the patience joins all the same.
+    let mut patient = gate(&asked, &stage, tasks(), Micros(HOUR.0 + 1));
+    assert_eq!(fill(&mut patient, 12), (12, None));
+    // Of a device that was not measured nothing is believed.
+    asked = admission(false);
+    asked.saturation = Saturation::GROWTH;
+    let mut guessed = gate(&asked, &stage, tasks(), Micros(1));
+    assert_eq!(fill(&mut guessed, 12), (12, None));
+    for rule in [Saturation::NO_LOSS, Saturation::Off] {
+        let mut asked = admission(true);
+        asked.saturation = rule;
+        let mut open = gate(&asked, &stage, tasks(), Micros(1));
+        assert_eq!(fill(&mut open, 12), (12, None), "{rule:?}");
+    }
 }
 
 #[test]

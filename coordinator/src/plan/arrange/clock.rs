@@ -131,12 +131,13 @@ impl<'a> Clock<'a> {
         let eagerness = if ordered {
             Eagerness::Memory
         } else {
-            Eagerness::OneForwardOneBackward
+            Eagerness::ONE_FORWARD_ONE_BACKWARD
         };
         let rooms = Rooms {
             bytes: &self.rooms,
             eagerness,
         };
+        // Buckets are compared with as many passes ahead as memory allows.
         let make = |units: &[Unit]| {
             let order = template::order(units, ordered);
             template::template(units, order, self.micro_batches, rooms)
@@ -167,19 +168,56 @@ impl<'a> Clock<'a> {
         }
         let (_, buckets) = best?;
         let units = self.units(&buckets);
-        let eager = make(&units);
-        let plain = template::template(
-            &units,
-            template::order(&units, true),
-            self.micro_batches,
-            Rooms {
-                bytes: &self.rooms,
-                eagerness: Eagerness::OneForwardOneBackward,
-            },
-        );
-        if plain.latency < eager.latency {
-            return Some((buckets, plain));
+        let mut template: Option<Template> = None;
+        for beyond in self.beyond(units.len()) {
+            let rooms = Rooms {
+                eagerness: Eagerness::Beyond(beyond),
+                ..rooms
+            };
+            let order = template::order(&units, true);
+            let found = template::template(&units, order, self.micro_batches, rooms);
+            let held = template.as_ref();
+            if held.is_none_or(|held| found.latency < held.latency) {
+                template = Some(found);
+            }
         }
-        Some((buckets, eager))
+        template.map(|template| (buckets, template))
+    }
+
+    /// Units beyond those of 1F1B worth a try, the fewest first: none, powers of two and all; of large steps, and where
+    /// no stage goes ahead of another, few of these.
+    fn beyond(&self, buckets: usize) -> Vec<usize> {
+        let (stages, all) = (self.pipeline.len(), buckets * self.micro_batches as usize);
+        if stages == 1 {
+            return vec![0];
+        }
+        let mut tries = vec![0];
+        if all * stages > STEPS {
+            tries.extend([stages, 4 * stages]);
+        } else {
+            let powers = (0..usize::BITS).map(|power| 1usize << power);
+            tries.extend(powers.take_while(|beyond| *beyond < all));
+        }
+        tries.push(all);
+        tries
+    }
+
+    /// Passes that each stage may hold at once: as far as the template goes ahead, and no more than its memory holds of the
+    /// largest pass, but one at least.
+    pub(super) fn ahead(&self, buckets: &[Vec<usize>], template: &Template) -> Vec<u64> {
+        let stages = self.pipeline.len();
+        let passes = buckets.iter().map(Vec::len).max().unwrap_or(1);
+        let of = |stage: usize| {
+            let beyond = match stage + 1 == stages {
+                true => 0,
+                false => template.beyond,
+            };
+            let each = self.mixes.iter();
+            let largest = each.map(|mixes| self.pipeline.under_way(stage, mixes));
+            let fit = self.rooms[stage] / largest.max().unwrap_or(0).max(1);
+            let planned = ((stages - stage + beyond) * passes) as u64;
+            planned.min(fit).max(1)
+        };
+        (0..stages).map(of).collect()
     }
 }

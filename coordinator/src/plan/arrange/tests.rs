@@ -48,15 +48,88 @@ fn many(count: usize) -> Vec<Task> {
     (0..count).map(job).collect()
 }
 
+/// Passes ahead fit each stage beside what lies there; the last one holds none.
+fn ahead_fits(problem: &Snapshot, plan: &Arrangement) -> Result<(), String> {
+    let fleet = Fleet::new(problem).expect("profiles are here");
+    let pipeline = fleet
+        .pipeline(problem, &seats(problem))
+        .expect("nodes are here");
+    let tasks: Vec<&Task> = problem.tasks.values().collect();
+    let scenes = Scenes::new(&pipeline, &tasks);
+    let scene = scenes.at(plan.micro_batches);
+    let fusion = scene.fusion();
+    let largest_bucket = plan.buckets.iter().map(Vec::len).max().unwrap_or(1) as u64;
+    for (stage, ahead) in plan.ahead.iter().enumerate() {
+        let needs = |jobs: &Vec<usize>| {
+            let mixes = fusion.mixes(jobs);
+            let room = pipeline.room(stage, scene.resident[stage], &mixes);
+            (room, pipeline.under_way(stage, &mixes))
+        };
+        let needs: Vec<(u64, u64)> = plan.hybrid_tasks.iter().map(needs).collect();
+        let room = needs.iter().map(|need| need.0).min().unwrap_or(0);
+        let largest = needs.iter().map(|need| need.1).max().unwrap_or(0);
+        if *ahead == 0 || (*ahead > 1 && ahead * largest > room) {
+            return Err(format!(
+                "stage {stage}: {ahead} passes of {largest} in {room}"
+            ));
+        }
+        if stage + 1 == plan.ahead.len() && *ahead > largest_bucket {
+            return Err(format!("the last stage holds {ahead} passes"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn passes_go_further_ahead_over_a_longer_way() {
+    let mut problem = snapshot(llama_7b(), &Peak::A40, 4, vec![task(8, &[512; 8])]);
+    problem.options.micro_batches = Some(8);
+    let near = weighed(&problem).expect("it fits").plan;
+    problem.inside.latency_nanos = 200_000_000;
+    let far = weighed(&problem).expect("it fits").plan;
+    assert!(
+        near.ahead[0] < far.ahead[0],
+        "{:?} {:?}",
+        near.ahead,
+        far.ahead
+    );
+    assert!(far.ahead[0] > 4 && far.ahead[3] == 1, "{:?}", far.ahead);
+}
+
 #[test]
 fn hundreds_of_jobs_on_many_stages_are_no_slower_than_without_a_level() {
     let problem = snapshot(llama_7b(), &Peak::A40, 16, many(349));
     let weighed = weighed(&problem).expect("it fits");
     holds(&weighed).expect("no ablation is faster");
+    ahead_fits(&problem, &weighed.plan).expect("memory holds");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// What is computed once for all ways is what each would compute by itself.
+    #[test]
+    fn ways_that_share_work_come_to_the_same(
+        jobs in prop::collection::vec((1u32..40, 1usize..9, 0usize..3), 1..40),
+        stages in 1usize..7,
+        asked in prop::option::of(1u64..40),
+    ) {
+        let job = |(length, batch, rank): &(u32, usize, usize)| {
+            task([4, 16, 64][*rank], &vec![length * 29; *batch])
+        };
+        let mut problem = snapshot(llama_7b(), &Peak::A40, stages, jobs.iter().map(job).collect());
+        problem.options.micro_batches = asked;
+        let fleet = Fleet::new(&problem).expect("profiles are here");
+        let pipeline = fleet.pipeline(&problem, &seats(&problem)).expect("nodes are here");
+        let tasks: Vec<&Task> = problem.tasks.values().collect();
+        let scenes = Scenes::new(&pipeline, &tasks);
+        for (fuse, order) in [(true, true), (false, true), (true, false), (false, false)] {
+            let levels = Levels { fuse, order, search: true };
+            let shared = leveled(&scenes, &problem.options, levels);
+            let own = with_levels(&pipeline, &tasks, &problem.options, levels);
+            prop_assert_eq!(shared, own);
+        }
+    }
 
     #[test]
     fn no_plan_is_slower_than_one_of_its_ablations(
@@ -80,6 +153,8 @@ proptest! {
         (problem.options.fuse, problem.options.order) = switches;
         if let Some(weighed) = weighed(&problem) {
             prop_assert!(holds(&weighed).is_ok(), "{:?}", holds(&weighed));
+            let fits = ahead_fits(&problem, &weighed.plan);
+            prop_assert!(fits.is_ok(), "{fits:?}");
         }
     }
 }

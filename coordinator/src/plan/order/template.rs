@@ -22,7 +22,8 @@
 //! the stage before the last, having all its forward passes first, ends no sooner than after `(S-2)(f_first + b_first) +
 //! sum (f + b)`. The paper's drain of `(S-1) t_last` is the case in which long units are followed by enough others. The
 //! tests hold the template to the longer formula, and to the events of [`super::replay`]. As going ahead can lose a
-//! little where it gains nothing, `arrange` also tries one forward, one backward, and takes the shorter.
+//! little where it gains nothing, and takes memory, `arrange` also tries one forward, one backward, and so many passes
+//! beyond that, and takes the fewest of the shortest.
 
 use crate::plan::device::Both;
 
@@ -46,13 +47,18 @@ pub enum Step {
     Backward(usize),
 }
 
-/// How far forward passes go ahead.
+/// How far forward passes go ahead, where memory allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eagerness {
-    /// As memory allows.
+    /// All of them.
     Memory,
-    /// As 1F1B: as many passes as there are stages from here to the end.
-    OneForwardOneBackward,
+    /// So many units more than 1F1B holds: that is as many as there are stages from here to the end.
+    Beyond(usize),
+}
+
+impl Eagerness {
+    /// Plain 1F1B.
+    pub const ONE_FORWARD_ONE_BACKWARD: Self = Self::Beyond(0);
 }
 
 /// The order of a step.
@@ -62,6 +68,8 @@ pub struct Template {
     pub buckets: Vec<usize>,
     /// C.
     pub micro_batches: u64,
+    /// Units that each stage but the last may hold beyond those of 1F1B.
+    pub beyond: usize,
     /// `before[stage][unit]`: see above.
     pub before: Vec<Vec<usize>>,
     /// Nanoseconds from the first forward to the last backward.
@@ -130,9 +138,14 @@ pub fn template(
     let mut template = Template {
         buckets,
         micro_batches: micro_batches.max(1),
+        beyond: 0,
         before: Vec::with_capacity(stages),
         latency: 0,
         idle_last: 0,
+    };
+    template.beyond = match rooms.eagerness {
+        Eagerness::Memory => template.units(),
+        Eagerness::Beyond(more) => more.min(template.units()),
     };
     for stage in 0..stages {
         let before = before(units, &template, stage, stages, rooms);
@@ -162,10 +175,7 @@ fn before(
         return (0..count).collect();
     }
     let upstream = stage.checked_sub(1).map(|above| &template.before[above]);
-    let most = match rooms.eagerness {
-        Eagerness::Memory => usize::MAX,
-        Eagerness::OneForwardOneBackward => stages - stage,
-    };
+    let most = stages - stage + template.beyond;
     let bytes = |unit: usize| units[template.bucket(unit)].bytes[stage];
     let (mut held, mut done, mut all) = (0u64, 0usize, Vec::with_capacity(count));
     for unit in 0..count {

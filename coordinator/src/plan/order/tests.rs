@@ -37,11 +37,11 @@ proptest! {
         units in any_units(false),
         micro_batches in 1u64..6,
         room in 1u64..40,
-        plain in any::<bool>(),
+        (plain, beyond) in (any::<bool>(), 0usize..9),
     ) {
         let stages = units[0].times.len();
         let rooms = vec![room; stages];
-        let eagerness = if plain { Eagerness::OneForwardOneBackward } else { Eagerness::Memory };
+        let eagerness = if plain { Eagerness::Beyond(beyond) } else { Eagerness::Memory };
         let rooms = Rooms { bytes: &rooms, eagerness };
         let made = template(&units, order(&units, !plain), micro_batches, rooms);
         let steps: Vec<_> = (0..stages).map(|stage| made.steps(stage)).collect();

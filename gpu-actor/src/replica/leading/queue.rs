@@ -12,8 +12,10 @@ impl Leading {
     /// Gives the station micro-batches, as many as may be under way; the chunks of a sequence count as one and go in
     /// together, since none comes back before the last went.
     pub(super) fn feed(&mut self) -> Result<(), ReplicaError> {
-        // On each stage one that it holds and one that comes, and two whose steps are agreed on.
-        let window = self.settings.window.max(self.stages() * 2 + 2);
+        // On each stage one that it holds and one that comes, and two whose steps are agreed on; and what the plan lets the
+        // first stage hold.
+        let planned = self.held.first().map_or(0, |passes| *passes as usize + 2);
+        let window = self.settings.window.max(self.stages() * 2 + 2).max(planned);
         while self.begun() < window
             && let Some(at) = self.next_ready()
         {

@@ -26,6 +26,7 @@ impl Station {
                 | Word::Forget { .. }
                 | Word::Agreement { .. }
                 | Word::Close
+                | Word::Ahead { .. }
         );
         let between = matches!(
             word,
@@ -49,6 +50,7 @@ impl Station {
             Word::Keep { slot, step } => self.keep(slot, step),
             Word::Forget { text } => self.forget(text),
             Word::Close => self.close(),
+            Word::Ahead { passes } => self.go_ahead(passes),
             Word::Agreement {
                 matter,
                 agreement,
@@ -206,6 +208,14 @@ impl Station {
     pub(in super::super) fn forget(&mut self, text: TextNumber) -> Result<(), ReplicaError> {
         self.caches.remove(&text);
         self.forth(Word::Forget { text })
+    }
+
+    /// Stages hold so many passes from now on.
+    pub(in super::super) fn go_ahead(&mut self, passes: Vec<u32>) -> Result<(), ReplicaError> {
+        let place = self.seat.place;
+        let own = passes.get(place.stage).map(|own| *own as usize);
+        self.tell(Event::Ahead(own.unwrap_or_else(|| place.warm_up())))?;
+        self.forth(Word::Ahead { passes })
     }
 
     /// Nothing will follow.

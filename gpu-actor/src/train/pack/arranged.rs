@@ -249,7 +249,7 @@ mod tests {
                 let jobs = (0..requests.len()).filter(|slot| of[*slot] == number).collect();
                 buckets[*bucket].push(HybridTask { jobs, parts: *parts });
             }
-            let arrangement = Arrangement { buckets, pass_rows, chunk_rows };
+            let arrangement = Arrangement { buckets, pass_rows, chunk_rows, ahead: Vec::new() };
             let size = Size { budget, chunk, cut: Cut::BetweenJobs };
             let passes = arranged(&requests, &arrangement, size, |_| budget);
             for batch in &passes {

@@ -151,7 +151,13 @@ pub const KEYS: &[Key] = &[
         "plan.profile",
         Kind::Text,
         "",
-        "with one, stages are cut by its times, and a job waits that would bring no more tokens a second",
+        "with one, stages are cut by its times, and a job waits as plan.saturation says",
+    ),
+    key(
+        "plan.saturation",
+        Kind::Choice(&["no-loss", "growth", "off"]),
+        "",
+        "growth runs jobs nearly in turn where one fills a device; off lets one join that slows all; needs plan.profile",
     ),
     key(
         "plan.max_added_latency_ms",

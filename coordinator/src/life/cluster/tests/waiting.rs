@@ -7,6 +7,7 @@ use shared::wire::request::Submission;
 use super::*;
 use crate::life::admission::{Admission, Levels};
 use crate::plan::profile::{Peak, Profile, Weights};
+use crate::plan::snapshot::Saturation;
 use crate::record::{Inputs, Measure};
 use shared::ids::JobId;
 use shared::units::Bytes;
@@ -22,6 +23,7 @@ fn desk_of(mib: u64, profiles: Vec<Profile>) -> Desk {
         profiles,
         blocks: Weights::F32,
         tables: Weights::F32,
+        saturation: Saturation::NO_LOSS,
         max_added_latency: Micros(0),
         patience: Micros::of_millis(3_600_000),
         tenants: BTreeMap::new(),
