@@ -25,6 +25,7 @@
 //! | CL-13 | no node is drained without force where fewer replicas would have a place than have one |
 //! | CL-14 | nodes that leave as they were told to are not lost |
 //! | CL-15 | in a step few jobs are found to fit no replica; what was found is kept while seats and their nodes stay |
+//! | CL-16 | a risk moves nothing: while it lasts, states of jobs on that machine are stored more often |
 
 mod arranging;
 mod begin;
@@ -36,6 +37,7 @@ mod gate;
 mod history;
 mod jobs;
 mod leaving;
+mod market;
 mod moves;
 mod nodes;
 mod notes;
@@ -45,6 +47,7 @@ mod question;
 mod relay;
 mod reprieve;
 mod requests;
+mod risk;
 mod sharing;
 mod shortage;
 mod tempo;
@@ -94,6 +97,8 @@ pub struct Coordinator {
     empty_since: Micros,
     history: History,
     relay: Relay,
+    risks: risk::Risks,
+    market: market::Market,
     closing: Option<Closing>,
     memory: gate::Memory,
     notes: Notes,
@@ -139,6 +144,7 @@ impl Coordinator {
         self.lay_out();
         self.let_go();
         self.assign();
+        self.hasten();
         debug_assert!(self.notes.is_sound(&self.book.ledger), "CL-12");
         let told = self.history.follow();
         self.out.effects.extend(told);

@@ -246,7 +246,10 @@ impl World {
                 }
                 self.end_node(node);
             }
-            Order::Sample { .. } | Order::Trace { .. } | Order::Arrange { .. } => {}
+            Order::Sample { .. }
+            | Order::Trace { .. }
+            | Order::Arrange { .. }
+            | Order::Hasten { .. } => {}
         }
     }
 

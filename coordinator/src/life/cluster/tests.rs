@@ -7,8 +7,10 @@ mod endings;
 mod hangs;
 mod leaving;
 mod losses;
+mod market;
 mod outages;
 mod restarts;
+mod risks;
 mod waiting;
 
 use shared::ids::{EventNumber, JobName, PlanEpoch};
