@@ -313,9 +313,21 @@ impl<'a> Traveller<'a> {
         let problem = &self.journey.problem;
         let offer = self.course(to.site).offer(self.slot);
         let count = to.held.count();
-        let gain = self.journey.tolls.share * problem.throughput.at(count);
+        let limit = offer.on_demand_available;
+        let mut gain = self.journey.tolls.share * problem.throughput.at(count);
+        let mut held = to.held;
+        if problem.reclaims && held.spot > 0 {
+            gain = 0.0;
+            held = Held::default();
+        }
+        let fastest = problem.fastest(limit);
+        let mut share = problem.share(held.count(), fastest);
+        if held.count() == fastest && held.spot > 0 {
+            // Spot that is exchanged for on-demand.
+            share = share.min(problem.reconfigure.replace);
+        }
         let left = problem.work - self.progress - gain;
-        let needed = problem.slots_flat_out(left, count, offer.on_demand_available);
+        let needed = problem.slots_flat_out_with(left, share, limit);
         let slots = problem.soft_deadline.saturating_sub(self.slot + 1);
         let slots = slots.saturating_sub(self.journey.safety.margin);
         count > 0 && needed.is_some_and(|needed| needed <= slots)

@@ -20,8 +20,9 @@ fn the_coordinator_is_told_what_is_offered_and_owed_and_only_what_changed() {
     let ground = ground.expect("what is offered is told");
     assert_eq!(ground.offers[0].place.zone, "z");
     assert_eq!(ground.offers[0].spot_price, MicroUsd(300_000));
-    // Ten tokens a second and machine.
-    assert_eq!(ground.tokens_per_machine_hour, 36_000);
+    // Ten tokens a second and machine; one that has just come works before it is seen to serve.
+    let rate = ground.tokens_per_machine_hour;
+    assert!((36_000..72_000).contains(&rate), "{rate}");
     let last = first.iter().rev().find(|told| !told.bills.is_empty());
     let (job, money) = last.expect("what is owed is told").bills[0];
     assert_eq!(job, JobId(1));

@@ -31,6 +31,8 @@ fn th_1_while_a_policy_thinks_what_was_wanted_stands_and_machines_are_replaced()
     assert_eq!(open.len(), 1, "one at a time");
     let decided = |effect: &Effect| matches!(effect, Effect::Decided(_));
     assert!(!world.done.iter().any(decided));
+    world.spot = 4;
+    world.pass(1);
     // A notice is heard at once, and a machine that vanishes has a successor.
     let (id, token) = world.first(Kind::Spot);
     world.signal(&id, Certainty::Notice);
