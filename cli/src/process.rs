@@ -25,6 +25,7 @@ use shared::job::Products;
 use shared::net::endpoint::EndpointSettings;
 use shared::units::{Bytes, Micros};
 use shared::wire::notice::{Departure, LeaveCause};
+use tokio::sync::watch;
 
 use crate::admission;
 use crate::backbone;
@@ -223,6 +224,7 @@ fn decide(loaded: &Loaded, model: &Model, hash: String) -> Result<decisions::Set
             live_jobs: narrow(config.limits.jobs),
             events_kept: usize::try_from(config.coordinator.events_kept).unwrap_or(usize::MAX),
             least_budget: market::least_budget(loaded),
+            risk_checkpoint_steps: config.coordinator.risk_checkpoint_steps,
             ..decisions::Limits::default()
         },
         bounds: decisions::Bounds {
@@ -335,13 +337,17 @@ fn threads(asked: u64, products: Products) -> Result<Cpu, Failure> {
 }
 
 /// Ends when the system asks a node to end, or its cloud says that its machine is to be taken; with what it tells its
-/// coordinator then.
-pub(crate) async fn asked_to_leave(within: Micros, cloud: Option<Cloud>) -> Departure {
+/// coordinator then. `risk` is told meanwhile why it may be.
+pub(crate) async fn asked_to_leave(
+    within: Micros,
+    cloud: Option<Cloud>,
+    risk: watch::Sender<Option<String>>,
+) -> Departure {
     // It hears the second signal too, whichever of the two comes first here.
     let asked = tokio::spawn(asked_to_end());
     let reclaimed = async {
         match cloud.map(Watch::of) {
-            Some(watch) => watch.reclaimed(clock::now).await,
+            Some(watch) => watch.reclaimed(clock::now, &risk).await,
             None => std::future::pending().await,
         }
     };

@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod cluster;
 pub mod device;
+pub mod floor;
 pub mod layout;
 pub mod ledger;
 pub mod membership;

@@ -255,6 +255,15 @@ pub enum Change {
         /// Why.
         cause: LeaveCause,
     },
+    /// The machine of a node may be taken, or no more.
+    NodeAtRisk {
+        /// The node.
+        node: NodeName,
+        /// Why; none: no more.
+        cause: Option<String>,
+        /// States of jobs on it are stored after so many steps meanwhile; 0: as they ask.
+        every_steps: u64,
+    },
     /// It went, as it was told to.
     NodeLeft {
         /// The node.

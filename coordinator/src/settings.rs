@@ -79,6 +79,8 @@ pub struct Limits {
     pub events_answered: usize,
     /// What a job that names a budget costs at least; 0 where no market holds the machines.
     pub least_budget: MicroUsd,
+    /// While a machine may be taken, states of jobs on it are stored after so many steps; 0: as the jobs ask.
+    pub risk_checkpoint_steps: u64,
 }
 
 /// How long each thing may take.
@@ -119,6 +121,7 @@ impl Default for Limits {
             events_kept: 20_000,
             events_answered: 500,
             least_budget: MicroUsd(0),
+            risk_checkpoint_steps: 1,
         }
     }
 }

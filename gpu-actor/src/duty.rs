@@ -10,6 +10,8 @@
 //! | DU-3 | a numbered notice is told again after every reconnection until it is heard, in the order of its number |
 //! | DU-4 | nothing that the device did for a plan that is no longer held is told |
 //! | DU-5 | a node that leaves stays until it is let go; without a coordinator, until its own steps are durable |
+//! | DU-6 | a node says on each connection that its machine may be taken, for as long as it may |
+//! | DU-7 | what one leadership hastened holds for that leadership and that post only |
 
 mod leaving;
 mod post;
@@ -45,6 +47,10 @@ pub struct Duty {
     open: Option<(PlanEpoch, bool)>,
     /// Steps taken of the jobs of the post held; one that ended stays until its end is heard.
     jobs: BTreeMap<JobId, u64>,
+    /// Why the machine may be taken, and whether that was ever said.
+    risk: (Option<String>, bool),
+    /// Whether the lead stores states more often than its jobs ask.
+    hastened: bool,
     /// Jobs that halt, or are about to.
     paused: BTreeSet<JobId>,
     unheard: Unheard,
@@ -62,6 +68,8 @@ impl Duty {
             held: None,
             open: None,
             jobs: BTreeMap::new(),
+            risk: (None, false),
+            hastened: false,
             paused: BTreeSet::new(),
             unheard: Unheard::new(),
         }
@@ -77,12 +85,22 @@ impl Duty {
                 self.fend(&mut effects);
             }
             Event::Leaving(departure) => self.leave(departure, &mut effects),
+            Event::AtRisk(cause) => {
+                if self.risk.0 != cause {
+                    self.risk = (cause.clone(), true);
+                    self.tell(Notice::AtRisk { cause }, &mut effects);
+                }
+            }
             Event::Ordered(Ordered { term, order }) => {
                 if term < self.term {
                     let reason =
                         format!("the order is of term {term}: a newer leadership was heard");
                     self.refuse(reason, &mut effects);
                 } else {
+                    if term > self.term && std::mem::take(&mut self.hastened) {
+                        // DU-7: the one that comes says it again.
+                        effects.push(Effect::Hasten(0));
+                    }
                     self.term = term;
                     self.obey(order, &mut effects);
                 }
@@ -174,11 +192,16 @@ impl Duty {
             ..self.hello.clone()
         };
         effects.push(Effect::Tell(Notice::Hello(hello)));
+        if self.risk.1 {
+            let cause = self.risk.0.clone();
+            effects.push(Effect::Tell(Notice::AtRisk { cause }));
+        }
         let waiting = self.unheard.notices().cloned();
         effects.extend(waiting.map(Effect::Tell));
     }
 
     fn forget_jobs(&mut self) {
+        self.hastened = false;
         self.jobs.clear();
         self.unheard.forget_ends();
         self.paused.clear();
@@ -265,6 +288,12 @@ impl Duty {
                 }
                 Some(fault) => self.refuse(fault, effects),
             },
+            Order::Hasten { epoch, every_steps } => {
+                if self.leads(epoch) {
+                    self.hastened = every_steps > 0;
+                }
+                self.if_leading(epoch, "hasten", effects, |_| Effect::Hasten(every_steps));
+            }
             Order::Stop => effects.push(Effect::Stop),
         }
     }

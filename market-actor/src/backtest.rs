@@ -7,6 +7,7 @@ pub mod cell;
 pub mod earning;
 pub mod learn;
 pub mod run;
+pub mod sites;
 pub mod table;
 
 use serde::{Deserialize, Serialize};

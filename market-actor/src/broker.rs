@@ -11,15 +11,18 @@
 //! | [`history`] | what the pools offered, slot by slot |
 //! | `offers` | what can be had now, pool by pool |
 //! | `decide` | how many machines |
+//! | [`thought`] | what takes long to say, to be answered elsewhere |
 //! | `reconcile` | machines asked for and given up so that as many stand |
 //! | `machines`, `emptying` | what becomes of single machines; taking work off them first |
 //! | [`purse`], `halts` | money, and what happens when there is none left |
+//! | `report` | what the coordinator is told of risks, offers and money |
+//! | `word` | what happens, and what is to be done |
 //! | [`kept`] | what survives a restart |
 //!
 //! - BR-1: a machine that is given up is emptied first (the coordinator is asked to drain it) and released when it holds nothing,
 //!   or after [`Terms::grace`].
 //! - BR-2: nothing is given up before as many others serve as are wanted, but when there is no work or no money.
-//! - BR-3: a risk changes no machine: it only lowers what is expected of the pool.
+//! - BR-3: a risk changes no machine: it only lowers what is expected of the pool, and the coordinator is told until it knows.
 //! - BR-4: what would pass the budget pauses all jobs, which saves them, and gives up all machines; a job's own budget pauses that
 //!   job. A pause is asked again for as long as the job is seen at work. While the coordinator is not heard nothing can be saved
 //!   first: machines beyond the budget, or beyond their grace, are released after [`UNHEARD`] times the grace.
@@ -35,8 +38,11 @@ mod machines;
 mod offers;
 pub mod purse;
 mod reconcile;
+mod report;
 pub mod stretch;
+pub mod thought;
 pub mod told;
+mod word;
 pub mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,72 +54,19 @@ use crate::custody::record::Entry;
 use crate::custody::{self, Custody};
 use crate::market::Pool;
 use crate::now::Now;
-use crate::provider::{Kind, Sighting, Want};
+use crate::provider::{Kind, Sighting};
 use crate::select::Selection;
 use crate::terms::Terms;
 use emptying::Emptying;
 use history::History;
 use kept::{EVERY, Halts, Kept, Price};
 use purse::Purse;
-use stretch::Stretch;
-use told::{Decided, JobTold, NodeTold};
+use report::Report;
+use stretch::{Lesson, Stretch};
+use thought::Waiting;
+use told::{JobTold, NodeTold};
+pub use word::{Effect, Event};
 use work::Meter;
-
-/// What happens.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// The provider showed what it offers.
-    Sighted(Vec<Sighting>),
-    /// The coordinator showed its nodes and jobs.
-    Cluster {
-        /// All nodes.
-        nodes: Vec<NodeTold>,
-        /// All jobs.
-        jobs: Vec<JobTold>,
-    },
-    /// The coordinator does not answer: nothing is asked for until it does, or given up but beyond the budget or the grace (BR-4).
-    Unheard,
-    /// Of a machine.
-    Machine(custody::Event),
-    /// Time passes.
-    Tick,
-}
-
-/// What is to be done, in this order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Keep this durably, in the place of what was kept before, before anything that follows.
-    Keep(Box<Kept>),
-    /// Keep this durably before anything that follows.
-    Record(Entry),
-    /// Ask the provider for a machine.
-    Acquire(Want),
-    /// Tell the provider to end one.
-    Release {
-        /// The provider's name for it.
-        id: String,
-    },
-    /// Ask the coordinator to take the work off a node.
-    Drain {
-        /// Which.
-        node: NodeName,
-        /// When it will be gone, by the steady clock; nothing when it is given up freely.
-        until: Option<Micros>,
-    },
-    /// Ask the coordinator to give work to a node again.
-    Undrain(NodeName),
-    /// Ask the coordinator to pause a job: its state is saved.
-    Pause(JobId),
-    /// Keep and tell what was decided.
-    Decided(Box<Decided>),
-    /// Say aloud.
-    Say {
-        /// Whether somebody must look.
-        alarm: bool,
-        /// What.
-        what: String,
-    },
-}
 
 /// Times [`Terms::grace`] that the coordinator may not be heard before machines beyond the budget or their grace are released.
 pub const UNHEARD: u64 = 5;
@@ -146,6 +99,12 @@ pub struct Broker {
     sightings: Vec<Sighting>,
     stretch: Option<Stretch>,
     selection: Option<Selection>,
+    /// Questions that were ever handed out.
+    questions: u64,
+    /// The wish that is waited for.
+    waiting: Option<Waiting>,
+    /// Stretches that are being replayed, by question.
+    lessons: BTreeMap<u64, Lesson>,
     meter: Meter,
     purse: Purse,
     halts: Halts,
@@ -156,8 +115,9 @@ pub struct Broker {
     prices: Vec<Price>,
     /// Kinds that a pool refused, and until when they are not asked of it.
     refused: BTreeMap<(Kind, Pool), Micros>,
-    /// Machines that may be taken.
-    at_risk: BTreeSet<NodeName>,
+    /// Machines that may be taken, and why.
+    at_risk: BTreeMap<NodeName, String>,
+    report: Report,
     /// Whether no pool is where the tenants at work may be.
     nowhere: bool,
     /// Slots in a row in which spot was cheaper.
@@ -199,6 +159,9 @@ impl Broker {
             sightings: Vec::new(),
             stretch: None,
             selection: None,
+            questions: 0,
+            waiting: None,
+            lessons: BTreeMap::new(),
             meter: Meter::default(),
             purse: Purse::default(),
             halts: Halts::default(),
@@ -207,7 +170,8 @@ impl Broker {
             emptying: Emptying::default(),
             prices: Vec::new(),
             refused: BTreeMap::new(),
-            at_risk: BTreeSet::new(),
+            at_risk: BTreeMap::new(),
+            report: Report::default(),
             nowhere: false,
             cheaper: 0,
             counted: now.steady,
@@ -273,6 +237,7 @@ impl Broker {
             Event::Sighted(sightings) => self.sighted(sightings, now),
             Event::Cluster { nodes, jobs } => self.cluster(nodes, jobs, now, &mut effects),
             Event::Unheard => self.unheard(now),
+            Event::Thought(answer) => self.thought(*answer, now, &mut effects),
             Event::Machine(event) => self.machine(event, now, &mut effects),
             Event::Tick => {
                 self.machine(custody::Event::Tick, now, &mut effects);
@@ -287,6 +252,7 @@ impl Broker {
             self.due = false;
             self.decide(now, &mut effects);
         }
+        self.afford_meanwhile(&mut effects);
         if shown {
             self.halt_again(&mut effects);
         }
@@ -372,6 +338,8 @@ impl Broker {
         self.leave_by_themselves(now, effects);
         self.empty_again(now, effects);
         self.take_back(effects);
+        self.tell_risks(effects);
+        self.tell_market(effects);
     }
 }
 

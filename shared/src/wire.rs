@@ -5,6 +5,7 @@
 //! | [`request`] | command line, load harness | coordinator |
 //! | [`order`] | coordinator | gpu-actor |
 //! | [`notice`] | gpu-actor | coordinator |
+//! | [`market`] | market actor | coordinator: what is offered, what jobs owe |
 //! | [`view`] | coordinator | people: what replies show |
 //! | [`chunk`] | a stage | its neighbours: activations and gradients |
 //! | [`opening`] | who opens a stream | who is asked |
@@ -15,6 +16,7 @@
 
 pub mod chunk;
 pub mod codec;
+pub mod market;
 pub mod notice;
 pub mod opening;
 pub mod order;

@@ -12,6 +12,7 @@
 //! | `plans` | whatever the planner makes of random nodes: shared passes, uneven cuts, copies, waiting |
 //! | `recovery` | killed, rebuilt on other stages, halted: the same final bits |
 //! | `drain` | steps that are planned and not begun are taken back |
+//! | `hastened` | states that are stored more often while a machine may be taken |
 //! | `partial` | stages that open their own layers |
 //! | `texts` | sampled over stages |
 //! | `sharing` | steps that several replicas share |
@@ -25,6 +26,7 @@ mod arranged;
 mod broken;
 mod chunks;
 mod drain;
+mod hastened;
 mod helping;
 mod methods;
 mod mixes;

@@ -156,6 +156,7 @@ Examples:
   spotmux market backtest --trace us-west-2a_v100_1.json --prices g2.2xlarge-us-east-1e.csv --prices-on-demand 0.65 \
 --load 0.3,0.5,0.7 --h concave --forecast perfect,noisy,real
   spotmux market backtest --trace market.jsonl --policy horizon,expectation --job 144,24,1,12 --plot cost.svg --json
+  spotmux market backtest --together --trace us-west-2a_v100_1.json us-east-2b_v100_1.json --policy horizon
 
 Policies: on-demand, maximal[=LIMIT], uniform, mixed, buy-ahead[=SIGMA], ross[=SEED], horizon[=WINDOW], c2g[=WINDOW], \
 chain[=WINDOW], expectation[=SLOTS], selection (one that is learned among the standard pool).
@@ -190,12 +191,45 @@ pub(crate) struct BacktestArgs {
     /// Slots from one start to the next
     #[arg(long, value_name = "SLOTS", default_value_t = 8, value_parser = parse::some)]
     pub(crate) every: usize,
+    #[command(flatten)]
+    pub(crate) together: TogetherArgs,
     /// Threads; results are the same for any number [default: one for each core]
     #[arg(long, value_name = "N", value_parser = parse::threads)]
     pub(crate) threads: Option<usize>,
     /// Draws mean cost against the deadline for the first cell into this file; takes six times as long
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
+}
+
+/// Several traces as the places of one job.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TogetherArgs {
+    /// Takes all traces as places of one job, which may move from one to another: who moves is compared with who stays
+    #[arg(long, conflicts_with = "plot")]
+    pub(crate) together: bool,
+    /// Share of the slot of a move that computes
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 0.8,
+        requires = "together"
+    )]
+    pub(crate) move_share: f64,
+    /// State that a move carries
+    #[arg(long, value_name = "GIB", default_value_t = 1.0, requires = "together")]
+    pub(crate) state: f64,
+    /// Egress of a gibibyte to another zone, region and cloud
+    #[arg(
+        long,
+        value_name = "USD,USD,USD",
+        value_delimiter = ',',
+        default_value = "0.01,0.02,0.09",
+        requires = "together"
+    )]
+    pub(crate) egress: Vec<f64>,
+    /// What a move must be expected to earn
+    #[arg(long, value_name = "USD", default_value_t = 0.0, requires = "together")]
+    pub(crate) hysteresis: f64,
 }
 
 /// When in a job's life, and who decides.

@@ -17,7 +17,8 @@ pub(crate) fn run(args: &GpuActorArgs, settings: &Settings) -> Result<Exit, Fail
     ));
     let told = process::node(&loaded, &args.name, settings)?;
     let section = &loaded.config.gpu_actor;
-    let leave = process::asked_to_leave(section.leave(), section.cloud);
-    gpu_actor::actor::run(told, leave).or_exit(Exit::Internal)?;
+    let (risks, risk) = tokio::sync::watch::channel(None);
+    let leave = process::asked_to_leave(section.leave(), section.cloud, risks);
+    gpu_actor::actor::run(told, leave, risk).or_exit(Exit::Internal)?;
     Ok(Exit::Done)
 }

@@ -6,6 +6,7 @@ mod explain;
 mod forecast;
 mod orphans;
 mod show;
+mod together;
 mod whatif;
 
 use std::fs;

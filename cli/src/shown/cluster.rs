@@ -40,7 +40,10 @@ pub(crate) fn nodes(nodes: &[NodeView]) -> String {
         };
         table.row([
             node.name.to_string(),
-            health(node).into(),
+            match node.risk {
+                Some(_) => format!("{}, at risk", health(node)),
+                None => health(node).into(),
+            },
             format!("{} ago", span(node.heartbeat_age)),
             replica,
             stage,

@@ -1,7 +1,9 @@
 //! Jobs.
 
 use serde_json::{Value, json};
-use shared::units::Micros;
+use shared::job::MarketSpec;
+use shared::units::{MicroUsd, Micros};
+use shared::wire::market::Money;
 use shared::wire::view::{JobView, Tempo};
 
 use super::{inner, span, value};
@@ -76,6 +78,31 @@ fn pace(tempo: &Tempo) -> String {
     )
 }
 
+/// What its owner would spend on a job.
+fn budget(job: &JobView) -> Option<MicroUsd> {
+    let spec: Value = serde_json::from_str(&job.spec).ok()?;
+    let asks = serde_json::from_value::<MarketSpec>(spec.get("market")?.clone());
+    asks.ok()?.budget()
+}
+
+/// What a job has cost, what that saved, and what is left of its budget.
+fn owed(money: &Money, budget: Option<MicroUsd>) -> String {
+    let against = match money.saved < 0 {
+        true => "more than",
+        false => "saved against",
+    };
+    let saved = MicroUsd(money.saved.unsigned_abs());
+    let mut text = format!(
+        "{} spent, {saved} {against} the same machines on demand",
+        money.spent
+    );
+    if let Some(cap) = budget {
+        let left = MicroUsd(cap.0.saturating_sub(money.spent.0));
+        text.push_str(&format!(", {left} of {cap} left"));
+    }
+    text
+}
+
 /// A job as facts.
 pub(crate) fn facts(job: &JobView, now: Micros) -> String {
     let ago = |at: Micros| format!("{} ago", span(now.since(at)));
@@ -106,6 +133,9 @@ pub(crate) fn facts(job: &JobView, now: Micros) -> String {
     if let Some(tempo) = &job.tempo {
         pairs.push(("step", pace(tempo)));
     }
+    if let Some(money) = &job.money {
+        pairs.push(("money", owed(money, budget(job))));
+    }
     if job.recoveries > 0 {
         pairs.push(("recoveries", job.recoveries.to_string()));
     }
@@ -127,6 +157,10 @@ pub(crate) fn facts(job: &JobView, now: Micros) -> String {
 /// A job for programs.
 pub(crate) fn told(job: &JobView) -> Value {
     let mut told = value(job);
+    if let Some(money) = &job.money {
+        let left = budget(job).map(|cap| cap.0.saturating_sub(money.spent.0));
+        told["money"]["budget_left"] = json!(left);
+    }
     told["id"] = json!(job.id.to_string());
     told["spec"] = inner(&job.spec);
     let eval = job.last_eval;
@@ -201,6 +235,24 @@ j4  style    LoRA r=8  queued    0/100  2.00 -> 1.50                        -  2
         );
         job.tempo = None;
         assert_eq!(told(&job)["tempo"], Value::Null);
+    }
+
+    #[test]
+    fn a_job_tells_what_it_has_cost_where_there_is_a_market() {
+        let mut job = samples::job(3, "support", JobState::Running);
+        assert!(!facts(&job, NOW).contains("money"));
+        assert_eq!(told(&job)["money"], Value::Null);
+        job.money = Some(Money {
+            spent: MicroUsd(2_500_000),
+            saved: 6_000_000,
+        });
+        let text = facts(&job, NOW);
+        let said = "money          $2.50 spent, $6.00 saved against the same machines on demand\n";
+        assert!(text.contains(said), "{text}");
+        job.spec = r#"{"market":{"budget_usd":4.0}}"#.into();
+        assert!(facts(&job, NOW).contains("demand, $1.50 of $4.00 left"));
+        assert_eq!(told(&job)["money"]["budget_left"], 1_500_000);
+        assert_eq!(told(&job)["money"]["spent"], 2_500_000);
     }
 
     #[test]

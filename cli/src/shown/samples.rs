@@ -33,6 +33,7 @@ pub(crate) fn job(id: u64, name: &str, state: JobState) -> JobView {
         spec: r#"{"seed":42}"#.into(),
         trace: "abc".into(),
         tempo: None,
+        money: None,
     }
 }
 
@@ -56,6 +57,7 @@ pub(crate) fn node(
         memory_used: Bytes(1 << 20),
         threads: 1,
         device: "cpu".into(),
+        risk: None,
     }
 }
 

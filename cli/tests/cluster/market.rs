@@ -193,6 +193,20 @@ fn through(
         bill["spent"].as_u64(),
         "what jobs owe and what nobody owes is what was spent"
     );
+    // Each job shows the same.
+    cluster.until("jobs show what the bill says", |cluster| {
+        let bill = cluster.json(&["market", "bill"])?;
+        let mut jobs = bill["jobs"].as_object()?.iter();
+        let same = jobs.all(|(name, own)| {
+            let told = cluster.json(&["job", name]);
+            let same = |key: &str| {
+                told.as_ref()
+                    .is_some_and(|told| told["money"][key] == own[key])
+            };
+            same("spent") && same("saved")
+        });
+        same.then_some(())
+    });
     assert!(
         borne.reclaims >= least,
         "{} reclaims\n{}",

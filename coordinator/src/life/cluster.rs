@@ -26,6 +26,7 @@
 //! | CL-14 | nodes that leave as they were told to are not lost, and none is said to have left before it said so or was away for `bounds.reconnect` |
 //! | CL-15 | in a step few jobs are found to fit no replica; what was found is kept while seats and their nodes stay |
 //! | CL-16 | a job that fits no replica as they stand waits, with its reason, while a node may be had that could take it: drained, hanging, ending or away |
+//! | CL-17 | a risk moves nothing: while it lasts, states of jobs on that machine are stored more often |
 
 mod arranging;
 mod begin;
@@ -38,6 +39,7 @@ mod history;
 mod hope;
 mod jobs;
 mod leaving;
+mod market;
 mod moves;
 mod nodes;
 mod notes;
@@ -47,6 +49,7 @@ mod question;
 mod relay;
 mod reprieve;
 mod requests;
+mod risk;
 mod sharing;
 mod shortage;
 mod tempo;
@@ -96,6 +99,8 @@ pub struct Coordinator {
     empty_since: Micros,
     history: History,
     relay: Relay,
+    risks: risk::Risks,
+    market: market::Market,
     closing: Option<Closing>,
     memory: gate::Memory,
     notes: Notes,
@@ -142,6 +147,7 @@ impl Coordinator {
         self.lay_out();
         self.let_go();
         self.assign();
+        self.hasten();
         debug_assert!(self.notes.is_sound(&self.book.ledger), "CL-12");
         let told = self.history.follow();
         self.out.effects.extend(told);

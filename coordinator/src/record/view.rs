@@ -112,6 +112,7 @@ fn told(change: &Change) -> Told {
         | Change::NodeJoined { .. }
         | Change::NotDurable { .. }
         | Change::NodeLeaving { .. }
+        | Change::NodeAtRisk { .. }
         | Change::NodeLeft { .. }
         | Change::NodeLost { .. } => told_of_node(change),
     }
@@ -148,6 +149,32 @@ fn told_of_node(change: &Change) -> Told {
             "node_leaving",
             format!("{node} leaves within {within}: {cause}"),
             json!({ "node": node, "within_seconds": within.seconds(), "cause": cause }),
+        ),
+        Change::NodeAtRisk {
+            node,
+            cause: Some(cause),
+            every_steps,
+        } => warn(
+            "node_at_risk",
+            match every_steps {
+                0 => format!("{node} may be taken: {cause}"),
+                1 => {
+                    format!("{node} may be taken: {cause}; jobs on it are stored after every step")
+                }
+                steps => {
+                    format!(
+                        "{node} may be taken: {cause}; jobs on it are stored every {steps} steps"
+                    )
+                }
+            },
+            json!({ "node": node, "cause": cause, "every_steps": every_steps }),
+        ),
+        Change::NodeAtRisk {
+            node, cause: None, ..
+        } => info(
+            "node_risk_over",
+            format!("{node} may not be taken any more: jobs on it are stored as they ask"),
+            json!({ "node": node }),
         ),
         Change::NodeLeft { node } => info(
             "node_left",

@@ -170,6 +170,11 @@ impl<'a> Leading<'a> {
                 self.lead.arrange(arrangement);
                 Ok(())
             }
+            Command::Hasten(every_steps) => {
+                tracing::info!(every_steps, "states are stored so often");
+                self.lead.hasten(every_steps);
+                Ok(())
+            }
             Command::Sample(order) => self.sample(order),
         }
     }

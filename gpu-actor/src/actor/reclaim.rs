@@ -8,6 +8,7 @@ use std::time::Duration;
 use reqwest::{Client, StatusCode};
 use shared::config::schema::Cloud;
 use shared::units::Micros;
+use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::reclaim::{
@@ -16,6 +17,8 @@ use crate::reclaim::{
 
 /// An answer takes no longer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// A risk is over when nothing was said so often in a row.
+const QUIET: u32 = 6;
 /// Seconds that a token of AWS holds.
 const TOKEN_LIFE: &str = "21600";
 /// Version of Azure's events.
@@ -60,8 +63,12 @@ impl Watch {
         }
     }
 
-    /// Waits until the machine is to be taken. A risk is logged once.
-    pub async fn reclaimed(&self, clock: impl Fn() -> Micros) -> Reclaim {
+    /// Waits until the machine is to be taken. What `risk` is told: why it may be, and none once that is not said any more.
+    pub async fn reclaimed(
+        &self,
+        clock: impl Fn() -> Micros,
+        risk: &watch::Sender<Option<String>>,
+    ) -> Reclaim {
         // One that is there already is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         // Without a client nothing is heard: as without a service.
@@ -70,15 +77,26 @@ impl Watch {
         };
         let mut due = interval(self.every);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut risk: Option<String> = None;
+        let mut quiet = 0;
         loop {
             due.tick().await;
             match self.ask(&client, clock()).await {
-                Said::Nothing => {}
+                Said::Nothing => {
+                    // A service that does not answer once takes nothing back.
+                    quiet += 1;
+                    if quiet >= QUIET && risk.send_if_modified(|risk| risk.take().is_some()) {
+                        tracing::info!("this machine may not be taken any more");
+                    }
+                }
                 Said::Risk(words) => {
-                    if risk.as_ref() != Some(&words) {
+                    quiet = 0;
+                    let fresh = risk.send_if_modified(|risk| {
+                        let fresh = risk.as_ref() != Some(&words);
+                        *risk = Some(words.clone());
+                        fresh
+                    });
+                    if fresh {
                         tracing::warn!(words, "this machine may be taken");
-                        risk = Some(words);
                     }
                 }
                 Said::Notice { within, cause } => return Reclaim { within, cause },
@@ -220,7 +238,8 @@ mod tests {
                 every: Duration::from_millis(5),
                 ..Watch::of(cloud)
             };
-            let waiting = watch.reclaimed(|| Micros(1_474_309_700_000_000));
+            let (risks, mut risk) = tokio::sync::watch::channel(None);
+            let waiting = watch.reclaimed(|| Micros(1_474_309_700_000_000), &risks);
             tokio::pin!(waiting);
             // While nothing, or a risk only, is said, it waits.
             let early = tokio::time::timeout(Duration::from_millis(100), &mut waiting).await;

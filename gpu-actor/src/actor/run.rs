@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, System};
+use actix::{Actor, Addr, System};
 use shared::actor::exit::ExitReason;
 use shared::artifact::BlockingStore;
 use shared::net::endpoint::Endpoint;
@@ -11,7 +11,7 @@ use shared::net::router::{Router, RouterLimits};
 use shared::net::runtime;
 use shared::telemetry::serve;
 use shared::wire::notice::Departure;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::RunError;
 use super::fetching::Fetched;
@@ -22,20 +22,21 @@ use super::meters::Meters;
 use super::resident::Resident;
 use super::service::NodeService;
 use super::settings::NodeSettings;
-use super::stage::{Leave, StageActor};
+use super::stage::{AtRisk, Leave, StageActor};
 use super::traces::Traces;
 use super::{fetching, inbound, introduction, uplink};
 use crate::artifacts::stored::SharedStore;
 use crate::duty::Duty;
 
 /// Runs a node until the coordinator tells it to stop. Once `leave` says so it tells the coordinator that it goes, and
-/// stays until it is let go or its time is over.
+/// stays until it is let go or its time is over. Meanwhile `risk` says why its machine may be taken.
 ///
 /// # Errors
 /// [`RunError`] when it cannot start, then nothing of it runs; or when it panicked.
 pub fn run(
     settings: NodeSettings,
     leave: impl Future<Output = Departure> + Send + 'static,
+    risk: watch::Receiver<Option<String>>,
 ) -> Result<(), RunError> {
     let credential = introduction::credential(&settings)?;
     let (network, endpoint) = runtime::start(&settings.endpoint, &credential)?;
@@ -108,6 +109,7 @@ pub fn run(
     let (end, ending) = oneshot::channel();
     let mut up = network.spawn(uplink::run(settings.clone(), endpoint, told, ending));
     network.spawn(inbound::pass_on(uplinked, actor.clone()));
+    network.spawn(pass_risk_on(risk, actor.clone()));
     network.spawn(async move {
         let departure = leave.await;
         tracing::info!(within = %departure.within, cause = %departure.cause, "this node leaves");
@@ -138,6 +140,18 @@ pub fn run(
         Ok(ExitReason::Asked) => Ok(()),
         Ok(ExitReason::Failed(reason)) => Err(RunError::TooOften(reason)),
         Ok(ExitReason::Panicked(_)) | Err(_) => Err(RunError::Panicked),
+    }
+}
+
+/// Tells the actor of each change until nobody watches.
+async fn pass_risk_on(mut risk: watch::Receiver<Option<String>>, actor: Addr<StageActor>) {
+    // What was said before anybody listened is a change too.
+    risk.mark_changed();
+    while risk.changed().await.is_ok() {
+        let cause = risk.borrow_and_update().clone();
+        if actor.send(AtRisk(cause)).await.is_err() {
+            return;
+        }
     }
 }
 

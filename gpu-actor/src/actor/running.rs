@@ -21,6 +21,7 @@ pub(super) enum Command {
     Drain(PlanEpoch),
     Undrain,
     Arrange(Arrangement),
+    Hasten(u64),
     Sample(SampleOrder),
 }
 

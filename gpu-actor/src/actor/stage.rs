@@ -53,6 +53,11 @@ pub(super) struct Happened(pub(super) Event);
 #[rtype(result = "()")]
 pub(super) struct Uplink(pub(super) Uplinked);
 
+/// The machine may be taken, for this cause, or no more. When the mailbox is full it waits.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct AtRisk(pub(super) Option<String>);
+
 /// The process is asked to end. When the mailbox is full it waits.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -107,6 +112,15 @@ impl Handler<Uplink> for StageActor {
     }
 }
 
+impl Handler<AtRisk> for StageActor {
+    type Result = ();
+
+    fn handle(&mut self, AtRisk(cause): AtRisk, _: &mut Self::Context) {
+        let effects = self.duty.step(Event::AtRisk(cause));
+        self.apply(effects);
+    }
+}
+
 impl Handler<Leave> for StageActor {
     type Result = ();
 
@@ -136,6 +150,7 @@ impl StageActor {
                 Effect::Arrange(arrangement) => {
                     self.hold(Task::Lead(Command::Arrange(arrangement)));
                 }
+                Effect::Hasten(steps) => self.hold(Task::Lead(Command::Hasten(steps))),
                 Effect::Sample(sample) => self.hold(Task::Lead(Command::Sample(sample))),
                 Effect::Trace { number, job, step } => {
                     let spans = self.traces.of(job, step);

@@ -393,3 +393,40 @@ fn du5_without_a_coordinator_a_first_stage_makes_its_steps_durable_and_goes() {
     // What holds nothing goes at once.
     assert_eq!(self::duty().step(leaving(30)), [Effect::Stop]);
 }
+
+#[test]
+fn du6_a_risk_is_said_on_each_connection_and_so_is_its_end() {
+    let mut duty = leading();
+    let said = |cause: Option<&str>| {
+        let cause = cause.map(ToOwned::to_owned);
+        Effect::Tell(Notice::AtRisk { cause })
+    };
+    let risk = || Event::AtRisk(Some("rebalance".into()));
+    assert_eq!(duty.step(risk()), [said(Some("rebalance"))]);
+    assert_eq!(duty.step(risk()), [], "once");
+    duty.step(Event::Disconnected);
+    assert!(duty.step(Event::Connected).contains(&said(Some("rebalance"))));
+    duty.step(Event::Disconnected);
+    assert_eq!(duty.step(Event::AtRisk(None)), [], "nobody hears it");
+    assert!(duty.step(Event::Connected).contains(&said(None)));
+}
+
+#[test]
+fn du7_what_is_hastened_holds_for_one_leadership_and_one_post() {
+    let hasten = |epoch: u64, every_steps| Order::Hasten {
+        epoch: PlanEpoch(epoch),
+        every_steps,
+    };
+    let mut duty = leading();
+    assert_eq!(duty.step(order(1, hasten(1, 1))), [Effect::Hasten(1)]);
+    let refused = duty.step(order(1, hasten(2, 1)));
+    assert!(matches!(refused[..], [Effect::Tell(Notice::Refused { .. })]));
+    // Whoever comes next says it again, or does not.
+    let heard = Order::Heard { notice: 0 };
+    assert_eq!(duty.step(order(2, heard.clone())), [Effect::Hasten(0)]);
+    assert_eq!(duty.step(order(3, heard.clone())), []);
+    assert_eq!(duty.step(order(3, hasten(1, 1))), [Effect::Hasten(1)]);
+    // Another post begins with what its jobs ask.
+    duty.step(order(3, hold(2)));
+    assert_eq!(duty.step(order(4, heard)), []);
+}

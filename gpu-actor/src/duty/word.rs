@@ -20,6 +20,8 @@ pub enum Event {
     Ordered(Ordered),
     /// The process is to end: told again after each [`Event::Connected`].
     Leaving(Departure),
+    /// The machine may be taken, for this cause, or no more.
+    AtRisk(Option<String>),
     /// The layers of a post are open, or cannot be.
     Opened(PlanEpoch, Result<(), String>),
     /// A post is held and linked to its neighbours, or cannot be.
@@ -59,6 +61,8 @@ pub enum Effect {
     Undrain,
     /// How the lead's jobs train together.
     Arrange(Arrangement),
+    /// The lead stores states after so many steps at most; 0: as its jobs ask.
+    Hasten(u64),
     /// A sample for the lead.
     Sample(SampleOrder),
     /// Say what the device did for a step.

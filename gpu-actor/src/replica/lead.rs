@@ -77,6 +77,8 @@ pub struct Lead {
     /// Jobs that leave once their last state is durable, each with its step.
     leaving: BTreeMap<JobName, u64>,
     settings: LeadSettings,
+    /// States are stored after so many steps at most; 0: as jobs ask.
+    every_steps: u64,
     epoch: u64,
     texts: u64,
     /// Whether the last turn moved anything.
@@ -102,6 +104,7 @@ impl Lead {
             identities: BTreeMap::new(),
             leaving: BTreeMap::new(),
             settings,
+            every_steps: 0,
             epoch,
             texts: 0,
             moved: false,
@@ -218,11 +221,19 @@ impl Lead {
         self.session.arrange(arrangement);
     }
 
+    /// From the next round that is planned on, the state of every job is stored after so many steps at most, besides when it asks for
+    /// it; 0: as it asks. A job whose state before is still on its way to the store is passed over, so that what waits is bounded.
+    pub fn hasten(&mut self, every_steps: u64) {
+        self.every_steps = every_steps;
+    }
+
     /// One step of every active job, with the evaluations due before and after it; other rounds are planned behind it.
     ///
     /// # Errors
     /// When the replica cannot go on.
     pub fn round(&mut self) -> Result<Vec<ReplicaEvent>, ReplicaError> {
+        let (every, ledger) = (self.every_steps, &self.ledger);
+        self.session.hasten(every, |job| !ledger.waits(job));
         let events = self.session.advance();
         self.note(events?)?;
         self.tend()

@@ -1,5 +1,6 @@
 //! One job in a session: its rows, where it is in its life, and what was planned of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use data::order::Batches;
@@ -54,6 +55,10 @@ pub(super) struct Run {
     pub(super) asked: Option<Halt>,
     /// Steps taken, and those on their way.
     pub(super) planned: u64,
+    /// Besides when it asks for it, its state is wanted after so many steps; 0: not so.
+    pub(super) every_steps: u64,
+    /// Steps on their way after which it is wanted for that.
+    hastened: BTreeSet<u64>,
     /// Took a step in this round: one that joined behind rounds on their way does not in each.
     pub(super) stepped: bool,
 }
@@ -87,6 +92,8 @@ impl Run {
             total,
             standing,
             asked: None,
+            every_steps: 0,
+            hastened: BTreeSet::new(),
             stepped: false,
         }
     }
@@ -120,8 +127,21 @@ impl Run {
         !self.eval_rows.is_empty() && self.progress.evaluation_due(step, spec, total)
     }
 
-    /// The state after the step is to be saved.
-    pub(super) fn checkpoint_due(&self, step: u64) -> bool {
+    /// The state after a step that was taken is to be saved: it asks for it, or it was planned so.
+    pub(super) fn keeps(&mut self, step: u64) -> bool {
+        let hastened = self.hastened.remove(&step);
+        hastened || self.checkpoint_due(step)
+    }
+
+    /// What was planned from a step on is planned again.
+    pub(super) fn take_back(&mut self, step: u64) {
+        let planned = step.min(self.planned);
+        self.planned = planned;
+        self.hastened.retain(|kept| *kept <= planned);
+    }
+
+    /// The state after the step is to be saved, as it asks for.
+    fn checkpoint_due(&self, step: u64) -> bool {
         let every = self.spec.checkpoint.every_steps;
         every > 0 && step.is_multiple_of(every) && step < self.total
     }
@@ -141,13 +161,18 @@ impl Run {
     pub(super) fn next_step(&mut self) -> (Request<'_>, Goal) {
         let step = self.planned;
         self.planned += 1;
+        let every = self.every_steps;
+        let hastened = every > 0 && (step + 1).is_multiple_of(every) && step + 1 < self.total;
+        if hastened {
+            self.hastened.insert(step + 1);
+        }
         let chosen = self.batches.rows(step);
         let rows = chosen.iter().map(|&index| &self.rows[index as usize]);
         let rows = rows.collect();
         let peak = self.spec.optimizer.learning_rate;
         let goal = Goal {
             learning_rate: self.spec.schedule.learning_rate(peak, step, self.total),
-            keep: self.checkpoint_due(step + 1) || step + 1 == self.total,
+            keep: hastened || self.checkpoint_due(step + 1) || step + 1 == self.total,
         };
         (self.request(step, rows), goal)
     }
@@ -213,6 +238,7 @@ impl Run {
     fn quarantine(&mut self, reason: String, events: &mut Vec<Event>) {
         self.standing = Standing::Quarantined(reason.clone());
         self.planned = self.progress.step;
+        self.hastened.clear();
         self.asked = None;
         let (job, step) = (self.name.clone(), self.progress.step);
         events.push(Event::Quarantined { job, step, reason });

@@ -66,6 +66,14 @@ impl<E: Engine> Session<E> {
         self.arrangement = arrangement;
     }
 
+    /// From the next round that is planned on, states of these jobs are wanted after so many steps at most, besides when they ask for
+    /// it; 0: as they ask.
+    pub fn hasten(&mut self, every_steps: u64, whose: impl Fn(&JobName) -> bool) {
+        for (name, run) in &mut self.runs {
+            run.every_steps = if whose(name) { every_steps } else { 0 };
+        }
+    }
+
     /// What computes.
     pub fn engine(&self) -> &E {
         &self.engine
@@ -233,7 +241,7 @@ impl<E: Engine> Session<E> {
         for (slot, step) in self.engine.withdraw() {
             let mut runs = self.runs.values_mut();
             if let Some(run) = runs.find(|run| run.slot == slot && run.is_active()) {
-                run.planned = step.min(run.planned);
+                run.take_back(step);
             }
         }
         while !self.planned.is_empty() {
@@ -316,7 +324,7 @@ impl<E: Engine> Session<E> {
         for (name, run) in &mut self.runs {
             let step = run.progress.step;
             let stepped = std::mem::take(&mut run.stepped);
-            if stepped && run.is_active() && run.checkpoint_due(step) {
+            if stepped && run.keeps(step) && run.is_active() {
                 let job = name.clone();
                 events.push(Event::CheckpointDue { job, step });
             }

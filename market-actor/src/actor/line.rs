@@ -9,6 +9,7 @@ use shared::net::client::{Client, ClientError};
 use shared::net::credential::Credential;
 use shared::net::endpoint::Endpoint;
 use shared::net::renew;
+use shared::wire::market::MarketTold;
 use shared::wire::request::{JobRef, RefusalCode, Reply, Request};
 use shared::wire::view::{JobView, NodeHealth, NodeView};
 use tokio::sync::mpsc;
@@ -141,6 +142,11 @@ async fn order(client: &Client, ask: Ask, settings: &MarketSettings) -> Result<(
             undo: true,
             force: false,
         },
+        Ask::Risk { node, cause } => Request::Risk {
+            node: node.clone(),
+            cause: Some(cause.clone()),
+        },
+        Ask::Tell(told) => Request::Market(MarketTold::clone(told)),
         Ask::Pause(job) => Request::Pause(JobRef::Id(*job)),
     };
     match client.request(&request).await {
@@ -167,6 +173,7 @@ fn node(view: &NodeView) -> NodeTold {
         alive: view.health != NodeHealth::Lost,
         draining: view.health == NodeHealth::Draining,
         holds: view.holds.is_some(),
+        at_risk: view.risk.is_some(),
     }
 }
 
@@ -189,5 +196,8 @@ fn job(view: &JobView) -> JobTold {
         tokens: view.tokens,
         deadline: asks.and_then(|asks| asks.until(view.submitted)),
         budget: asks.and_then(MarketSpec::budget),
+        zones: asks.map_or_else(Default::default, |asks| {
+            asks.zones.iter().cloned().collect()
+        }),
     }
 }

@@ -11,6 +11,7 @@ use super::journal::Journal;
 use super::messages::{Ask, Begin, Ended, Heard, Order, Stop};
 use super::recording::Recording;
 use super::settings::MarketSettings;
+use crate::broker::thought::Question;
 use crate::broker::{Broker, Effect, Event};
 use crate::custody;
 
@@ -27,6 +28,7 @@ pub(super) struct MarketActor {
     pub(super) settings: MarketSettings,
     pub(super) hands: mpsc::Sender<Order>,
     pub(super) line: mpsc::Sender<Ask>,
+    pub(super) thoughts: mpsc::Sender<Question>,
     /// Dropped unused when the actor panics.
     pub(super) ending: Option<oneshot::Sender<Result<(), RunError>>>,
 }
@@ -106,7 +108,15 @@ impl MarketActor {
                     None => Ask::Drain(node),
                 });
             }
+            Effect::Think(question) => {
+                // Few are open at a time; who answers ends only with the process.
+                if let Err(error) = self.thoughts.try_send(*question) {
+                    tracing::warn!(%error, "nobody thinks");
+                }
+            }
             Effect::Undrain(node) => self.ask(Ask::Undrain(node)),
+            Effect::Risk { node, cause } => self.ask(Ask::Risk { node, cause }),
+            Effect::Tell(told) => self.ask(Ask::Tell(told)),
             Effect::Pause(job) => self.ask(Ask::Pause(job)),
             Effect::Decided(decided) => {
                 let word = decided

@@ -3,6 +3,7 @@
 use actix::Message;
 use shared::ids::{JobId, NodeName};
 use shared::units::Micros;
+use shared::wire::market::MarketTold;
 
 use crate::broker::Event;
 use crate::provider::Want;
@@ -44,5 +45,10 @@ pub(super) enum Ask {
         until: Micros,
     },
     Undrain(NodeName),
+    Risk {
+        node: NodeName,
+        cause: String,
+    },
+    Tell(Box<MarketTold>),
     Pause(JobId),
 }

@@ -18,7 +18,7 @@ use super::market::MarketActor;
 use super::messages::{Ended, Stop};
 use super::recording::Recording;
 use super::settings::MarketSettings;
-use super::{files, hands, line};
+use super::{files, hands, line, thinking};
 use crate::broker::{Broker, Start};
 
 /// Calls and requests that may wait.
@@ -65,6 +65,7 @@ pub fn run(
     let held = broker.custody().held().len();
     let (to_hands, orders) = mpsc::channel(WAITING);
     let (to_line, asks) = mpsc::channel(WAITING);
+    let (to_thinker, questions) = mpsc::channel(WAITING);
     let (ending, ended) = oneshot::channel();
     let name = provider.name().to_owned();
     let actor = MarketActor {
@@ -74,12 +75,17 @@ pub fn run(
         settings: settings.clone(),
         hands: to_hands,
         line: to_line,
+        thoughts: to_thinker,
         ending: Some(ending),
     };
     let system = System::new();
     let (actor, main) = system.block_on(async { (actor.start(), System::current()) });
     let hands = Hands::of(provider, settings.patience)?;
     let parts = [
+        (
+            "plans and learns",
+            network.spawn(thinking::run(questions, actor.clone())),
+        ),
         (
             "calls the provider",
             network.spawn(hands::run(hands, orders, actor.clone(), settings.look)),
@@ -92,7 +98,7 @@ pub fn run(
     for (part, work) in parts {
         let actor = actor.clone();
         network.spawn(async move {
-            // Neither ends while the actor lives, but by a panic.
+            // None ends while the actor lives, but by a panic.
             let _ = work.await;
             let _ = actor.send(Ended(part)).await;
         });

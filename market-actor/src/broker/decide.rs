@@ -5,52 +5,131 @@ use std::collections::BTreeSet;
 use shared::ids::JobId;
 use shared::units::Micros;
 
+use super::thought::{Answer, Found, Matter, Question, Waiting, Wondering};
 use super::told::{Decided, JobTold, Unasked};
 use super::{Broker, Effect, say, stretch};
 use crate::market::Slot;
 use crate::now::Now;
+use crate::policy::Memory;
+use crate::policy::tenant::Rules;
 use crate::problem::MOST_SLOTS;
-use crate::problem::decision::{Decision, Reason, Situation};
+use crate::problem::decision::{Decision, Reason};
 use crate::problem::offer::{Held, Offer, slot_price};
-use crate::select::pool::Library;
 
-/// What was asked of a policy, and what it said.
+/// What is wanted, and who said so.
 struct Wish {
-    decision: Decision,
-    policy: String,
+    held: Held,
+    reason: Option<Reason>,
+    policy: Option<String>,
     pressing: Option<JobId>,
+    unasked: Option<Unasked>,
 }
 
 impl Broker {
-    /// Asks the policy, and remembers what it wants.
+    /// Asks the policy how many machines, or says itself where there is nothing to ask. TH-1
     pub(super) fn decide(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        let Some(slot) = self.history.latest() else {
-            return;
-        };
         let rules = self.rules();
         let losses = self.stretch.as_ref().map_or(&[][..], |own| &own.losses);
         // Before all that decides, also where no policy is asked.
         let offer = rules.less(self.offer(&rules, now), losses, self.terms.slot);
-        let wish = self.wanted(&offer, now);
-        let (policy, pressing) = match &wish {
-            Ok(wish) => (Some(wish.policy.clone()), wish.pressing),
-            Err(_) => (None, None),
-        };
-        let (target, reason, unasked) = match wish {
-            // A cluster's work goes on when it is late: as cheaply as it can.
-            Ok(Wish { decision, .. }) if decision.reason == Reason::GivesUp => {
-                let fewest = offer.fill_most(self.terms.fewest);
-                (fewest, Some(decision.reason), Some(Unasked::Late))
+        match self.wondering(&rules, &offer, now) {
+            Err(unasked) => {
+                // What is still being thought of is of work that is not there any more, or cannot be planned.
+                self.waiting = None;
+                let held = self.fallback(&offer, &unasked);
+                let wish = Wish {
+                    held,
+                    reason: None,
+                    policy: None,
+                    pressing: None,
+                    unasked: Some(unasked),
+                };
+                self.hold_to(wish, offer, now, effects);
             }
-            Ok(Wish { decision, .. }) => (decision.held, Some(decision.reason), None),
-            Err(unasked) => (self.fallback(&offer, &unasked), None, Some(unasked)),
+            Ok(_) if self.waiting.is_some() => self.due = true,
+            Ok((wondering, pressing)) => {
+                let Some(stretch) = &self.stretch else {
+                    return;
+                };
+                let (first, member) = (stretch.first, wondering.member);
+                let number = self.think(Matter::Wish(wondering), effects);
+                self.waiting = Some(Waiting {
+                    number,
+                    first,
+                    offer,
+                    member,
+                    pressing,
+                });
+            }
+        }
+    }
+
+    /// Hands out a question; its number.
+    pub(super) fn think(&mut self, matter: Matter, effects: &mut Vec<Effect>) -> u64 {
+        self.questions += 1;
+        let number = self.questions;
+        effects.push(Effect::Think(Box::new(Question { number, matter })));
+        number
+    }
+
+    /// Something was thought out.
+    pub(super) fn thought(&mut self, answer: Answer, now: Now, effects: &mut Vec<Effect>) {
+        match answer.found {
+            Found::Replay(utilities) => self.replayed(answer.number, &utilities),
+            Found::Wish(decision, memory) => {
+                let awaited = self.waiting.take_if(|own| own.number == answer.number);
+                // TH-2
+                if let Some(awaited) = awaited {
+                    self.wished(awaited, decision, memory, now, effects);
+                }
+            }
+        }
+    }
+
+    fn wished(
+        &mut self,
+        awaited: Waiting,
+        decision: Decision,
+        memory: Memory,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let own = self.stretch.as_mut();
+        let Some(stretch) =
+            own.filter(|own| own.first == awaited.first && own.member == awaited.member)
+        else {
+            self.due = true;
+            return;
         };
+        stretch.memory = memory;
+        let (offer, reason) = (awaited.offer, decision.reason);
+        // A cluster's work goes on when it is late: as cheaply as it can.
+        let (held, unasked) = match reason {
+            Reason::GivesUp => (offer.fill_most(self.terms.fewest), Some(Unasked::Late)),
+            _ => (decision.held, None),
+        };
+        let wish = Wish {
+            held,
+            reason: Some(reason),
+            policy: Some(awaited.member.name()),
+            pressing: awaited.pressing,
+            unasked,
+        };
+        self.hold_to(wish, offer, now, effects);
+    }
+
+    /// Remembers what is wanted, as far as it is paid.
+    fn hold_to(&mut self, wish: Wish, offer: Offer, now: Now, effects: &mut Vec<Effect>) {
+        let Some(slot) = self.history.latest() else {
+            return;
+        };
+        let unasked = wish.unasked;
         let nowhere = matches!(unasked, Some(Unasked::NoPool { .. }));
         if let Some(why) = unasked.as_ref().filter(|_| nowhere && !self.nowhere) {
             say(effects, true, why.to_string());
         }
         self.nowhere = nowhere;
-        let target = self.hold_back(target, &slot);
+        let target = self.hold_back(wish.held, &slot);
         let target = self.afford(target, effects);
         let held = self.standing();
         let (done, left) = (self.meter.done(), self.meter.left());
@@ -67,15 +146,28 @@ impl Broker {
             progress: done - stretch.before,
             remaining: left,
             rate,
-            policy,
-            pressing,
+            policy: wish.policy,
+            pressing: wish.pressing,
             held,
             offer,
             target,
-            reason,
+            reason: wish.reason,
             note: unasked.map(|unasked| unasked.to_string()),
             spent,
         })));
+    }
+
+    /// What was wanted before is held while a policy thinks: it must not pass the budget meanwhile. BR-4
+    pub(super) fn afford_meanwhile(&mut self, effects: &mut Vec<Effect>) {
+        if self.waiting.is_none() || !self.is_over_budget() {
+            return;
+        }
+        let wanted = self.stretch.as_ref().map(|own| own.target);
+        let target = self.afford(wanted.unwrap_or_default(), effects);
+        if let Some(stretch) = &mut self.stretch {
+            stretch.target = target;
+        }
+        self.changed = true;
     }
 
     /// What a policy cannot say: without work nothing, otherwise what stands, or the fewest machines.
@@ -94,9 +186,14 @@ impl Broker {
         }
     }
 
-    /// The policy's wish, or why it is not asked. Work is counted in slots of a machine: prices are of those too.
-    fn wanted(&mut self, offer: &Offer, now: Now) -> Result<Wish, Unasked> {
-        let rules = self.rules();
+    /// What a policy is asked and whose deadline presses, or why none is asked. Work is counted in slots of a machine: prices are of
+    /// those too.
+    fn wondering(
+        &mut self,
+        rules: &Rules,
+        offer: &Offer,
+        now: Now,
+    ) -> Result<(Wondering, Option<JobId>), Unasked> {
         let allowed = self.sightings.iter().find(|one| rules.allows(&one.pool));
         let live = self.jobs.iter().any(JobTold::is_live);
         if live && allowed.is_none() && !self.sightings.is_empty() {
@@ -131,32 +228,23 @@ impl Broker {
         let work = progress + demand.work / rate;
         let problem = stretch::problem(&self.terms, work, soft, price);
         problem.check()?;
-        let slots = self.history.slots();
-        let market = stretch::market(slots, length, pool.clone());
-        let at = slots.len() - 1;
-        let situation = Situation {
-            problem: &problem,
+        let wondering = Wondering {
+            member: stretch.member,
+            problem,
             slot,
             progress,
             held,
             offer: *offer,
-            at,
-            past: &slots[..at],
+            slots: self.history.slots().to_vec(),
             length,
-            losses: &stretch.losses,
+            losses: stretch.losses.clone(),
             waited: stretch.waited,
+            rules: rules.clone(),
+            pool,
+            memory: stretch.memory.clone(),
+            safety: self.terms.safety,
         };
-        let (member, safety) = (stretch.member, self.terms.safety);
-        let memory = &mut stretch.memory;
-        let decision = member.source.with(&market, &Library::new(), |foresight| {
-            let policy = &member.policy;
-            policy.decide_under(&rules, &pool, &situation, foresight, memory, safety)
-        });
-        Ok(Wish {
-            decision,
-            policy: member.name(),
-            pressing: demand.job,
-        })
+        Ok((wondering, demand.job))
     }
 
     /// BR-5: on-demand that works is kept while spot has not been cheaper for long enough.

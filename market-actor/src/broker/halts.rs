@@ -98,6 +98,7 @@ impl Broker {
             self.unheard = now.steady;
         }
         self.heard = false;
+        self.report.forget();
         self.custody.unheard();
     }
 

@@ -39,7 +39,7 @@ impl Broker {
                 }
                 custody::Effect::AtRisk { token, cause } => {
                     say(effects, false, format!("{token} may be taken: {cause}"));
-                    self.at_risk.insert(token);
+                    self.at_risk.insert(token, cause);
                 }
                 custody::Effect::Lost {
                     token,
@@ -57,7 +57,7 @@ impl Broker {
             }
         }
         let held = self.custody.held();
-        self.at_risk.retain(|token| held.contains_key(token));
+        self.at_risk.retain(|token, _| held.contains_key(token));
     }
 
     /// A pool refused: what is short there may be had elsewhere, what is not allowed is allowed nowhere.

@@ -13,10 +13,14 @@ use crate::problem::offer::{Held, Offer, slot_price};
 use crate::provider::{Kind, Sighting};
 
 impl Broker {
-    /// What all tenants at work allow.
+    /// What all tenants and jobs at work allow.
     pub(super) fn rules(&self) -> Rules {
-        let live = self.jobs.iter().filter(|job| JobTold::is_live(job));
-        self.terms.rules_of(live.map(|job| job.tenant.as_str()))
+        let live = || self.jobs.iter().filter(|job| JobTold::is_live(job));
+        let mut rules = self.terms.rules_of(live().map(|job| job.tenant.as_str()));
+        let zones = live().map(|job| &job.zones);
+        let named = zones.filter(|zones| !zones.is_empty());
+        rules.within.extend(named.cloned());
+        rules
     }
 
     /// The pools were looked at.
@@ -138,7 +142,7 @@ impl Broker {
     fn risky_in(&self, pool: &Pool) -> u32 {
         let standing = self.custody.standing();
         let risky = standing
-            .filter(|one| self.at_risk.contains(&one.want.token) && one.want.pool == *pool)
+            .filter(|one| self.at_risk.contains_key(&one.want.token) && one.want.pool == *pool)
             .count();
         u32::try_from(risky).unwrap_or(u32::MAX)
     }

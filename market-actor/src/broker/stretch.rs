@@ -6,14 +6,14 @@
 use serde::{Deserialize, Serialize};
 use shared::units::{MicroUsd, Micros};
 
+use super::thought::{Matter, Replay};
 use super::told::JobTold;
 use super::{Broker, Effect, say};
 use crate::market::{Market, Pool, Slot};
 use crate::policy::Memory;
-use crate::problem::episode::{Course, play};
 use crate::problem::offer::{Held, slot_price};
 use crate::problem::{Problem, Reconfigure};
-use crate::select::pool::{Library, Member};
+use crate::select::pool::Member;
 use crate::select::{Regime, Selection, Supply};
 use crate::terms::{Choice, Terms};
 
@@ -25,6 +25,18 @@ const REPLAYED: (usize, usize) = (2, 96);
 const KEEP: f64 = 0.97;
 /// Slots of a week of half hours: by these it is told whether supply was scarce.
 const WEEK: usize = 336;
+
+/// Stretches that are being replayed; of more the oldest is forgotten.
+const MOST_LESSONS: usize = 16;
+
+/// What is to be learned of a stretch that is being replayed.
+#[derive(Clone, Debug)]
+pub(super) struct Lesson {
+    members: Vec<Member>,
+    regime: Regime,
+    /// Between these all utilities lie.
+    bounds: (f64, f64),
+}
 
 /// The work under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -130,7 +142,7 @@ impl Broker {
             return;
         }
         if !open && let Some(over) = self.stretch.take() {
-            self.learn(&over);
+            self.learn(&over, effects);
             self.lift();
             self.changed();
         }
@@ -229,8 +241,9 @@ impl Broker {
             .map_or_else(none, |one| one.pool.clone())
     }
 
-    /// A stretch is over: every member is replayed on what was its market.
-    fn learn(&mut self, over: &Stretch) {
+    /// A stretch is over: every member is replayed on what was its market, elsewhere. A process that ends meanwhile learns nothing of
+    /// it.
+    fn learn(&mut self, over: &Stretch, effects: &mut Vec<Effect>) {
         let length = over.slot(self.history.number()) as usize + 1;
         let played = length.min(REPLAYED.1);
         let slots = self.history.slots();
@@ -250,31 +263,45 @@ impl Broker {
             return;
         }
         let market = market(slots, self.terms.slot, self.pool());
-        let course = Course::plain(&market, market.slots.len() - played);
         let regime = self.regime();
-        let Some(selection) = &mut self.selection else {
+        let Some(selection) = &self.selection else {
             return;
         };
-        let safety = self.terms.safety;
-        let utilities: Vec<f64> = selection
-            .members()
-            .iter()
-            .map(|member| {
-                let mut memory = Memory::default();
-                let outcome = member.source.with(&market, &Library::new(), |foresight| {
-                    play(&problem, &course, |situation| {
-                        member
-                            .policy
-                            .decide(situation, foresight, &mut memory, safety)
-                    })
-                });
-                outcome.utility as f64
-            })
-            .collect();
+        let members = selection.members().to_vec();
         let value = problem.value.0 as f64;
         let flat_out = problem.slots_flat_out(work, 0, None);
         let machines = f64::from(problem.fastest(None));
         let dearest = flat_out.map_or(value, |slots| f64::from(slots) * machines * price.0 as f64);
-        selection.learn(&regime, &utilities, value - dearest, value);
+        let lesson = Lesson {
+            members: members.clone(),
+            regime,
+            bounds: (value - dearest, value),
+        };
+        let replay = Replay {
+            members,
+            problem,
+            market,
+            played,
+            safety: self.terms.safety,
+        };
+        let number = self.think(Matter::Replay(replay), effects);
+        self.lessons.insert(number, lesson);
+        while self.lessons.len() > MOST_LESSONS {
+            self.lessons.pop_first();
+        }
+    }
+
+    /// What each member would have earned in a stretch that is over.
+    pub(super) fn replayed(&mut self, number: u64, utilities: &[f64]) {
+        let Some(lesson) = self.lessons.remove(&number) else {
+            return;
+        };
+        let own = self.selection.as_mut();
+        // TH-2: the members may be others since.
+        if let Some(selection) = own.filter(|own| own.members() == lesson.members.as_slice()) {
+            let (least, most) = lesson.bounds;
+            selection.learn(&lesson.regime, utilities, least, most);
+            self.changed = true;
+        }
     }
 }

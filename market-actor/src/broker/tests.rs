@@ -4,4 +4,5 @@ mod machines;
 mod money;
 mod plans;
 mod restarts;
+mod thoughts;
 mod world;

@@ -1,5 +1,7 @@
 //! What the broker is told of the cluster, and what it tells of a decision.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use shared::ids::{JobId, JobName, NodeName};
 use shared::units::{MicroUsd, Micros};
@@ -20,6 +22,8 @@ pub struct NodeTold {
     pub draining: bool,
     /// Whether it holds a stage.
     pub holds: bool,
+    /// Whether the coordinator knows that its machine may be taken.
+    pub at_risk: bool,
 }
 
 /// A job, as the coordinator shows it.
@@ -45,6 +49,8 @@ pub struct JobTold {
     pub deadline: Option<Micros>,
     /// What its owner would spend.
     pub budget: Option<MicroUsd>,
+    /// Zones or regions where its machines may be; all when empty.
+    pub zones: BTreeSet<String>,
 }
 
 impl JobTold {
@@ -66,7 +72,7 @@ pub enum Unasked {
     NoRate,
     /// Nowhere to be.
     #[error(
-        "no pool is where all tenants at work may be; there are {}: change market.rules",
+        "no pool is where all tenants at work may be; there are {}: change market.rules, or market.zones of jobs",
         known.join(", ")
     )]
     NoPool {

@@ -179,6 +179,7 @@ mod tests {
             tokens,
             deadline: None,
             budget: None,
+            zones: Default::default(),
         }
     }
 

@@ -27,6 +27,9 @@ pub struct Rules {
     /// Regions where the job may be; all when empty.
     #[serde(default)]
     pub regions: BTreeSet<String>,
+    /// Of each of these a zone or region must be where the job is.
+    #[serde(default)]
+    pub within: BTreeSet<BTreeSet<String>>,
     /// Whether it may be nowhere: tenants that share machines allow no region in common.
     #[serde(default)]
     pub nowhere: bool,
@@ -54,7 +57,10 @@ impl Rules {
     /// Whether the job may be in a pool at all.
     #[must_use]
     pub fn allows(&self, pool: &Pool) -> bool {
-        !self.nowhere && (self.regions.is_empty() || self.regions.contains(&pool.region))
+        let within =
+            |names: &BTreeSet<String>| names.contains(&pool.region) || names.contains(&pool.zone);
+        let there = self.regions.is_empty() || self.regions.contains(&pool.region);
+        !self.nowhere && there && self.within.iter().all(within)
     }
 
     /// What both allow: of each rule the stricter.
@@ -85,6 +91,7 @@ impl Rules {
         Self {
             no_spot: self.no_spot || other.no_spot,
             regions,
+            within: self.within.union(&other.within).cloned().collect(),
             nowhere,
             max_spot_price: least(self.max_spot_price, other.max_spot_price),
             wait_at_most,

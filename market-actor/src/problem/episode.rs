@@ -226,7 +226,7 @@ pub fn play_from(
 }
 
 /// EP-1: what of `wish` can be held.
-fn cut(problem: &Problem, offer: &Offer, wish: Held) -> Held {
+pub(crate) fn cut(problem: &Problem, offer: &Offer, wish: Held) -> Held {
     let limit = offer.on_demand_available.unwrap_or(u32::MAX);
     let spot = wish.spot.min(offer.spot_available).min(problem.most);
     let on_demand = wish.on_demand.min(limit).min(problem.most - spot);
@@ -238,7 +238,7 @@ fn cut(problem: &Problem, offer: &Offer, wish: Held) -> Held {
 }
 
 /// One slot with what is held in it.
-fn pass(
+pub(crate) fn pass(
     problem: &Problem,
     course: &Course<'_>,
     slot: u32,
@@ -292,7 +292,8 @@ fn pass(
     }
 }
 
-fn outcome(
+/// How it ended.
+pub(crate) fn outcome(
     problem: &Problem,
     completed: Option<u32>,
     progress: f64,

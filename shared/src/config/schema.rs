@@ -222,6 +222,8 @@ pub struct CoordinatorSection {
     pub lease_seconds: u64,
     /// Events kept in memory for those who follow.
     pub events_kept: u64,
+    /// While a machine may be taken, states of jobs on it are stored after so many steps; 0: as the jobs ask.
+    pub risk_checkpoint_steps: u64,
 }
 
 impl CoordinatorSection {
@@ -255,6 +257,7 @@ impl Default for CoordinatorSection {
             device_patience_seconds: 60,
             lease_seconds: 10,
             events_kept: 20_000,
+            risk_checkpoint_steps: 1,
         }
     }
 }

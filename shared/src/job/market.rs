@@ -25,6 +25,9 @@ pub struct MarketSpec {
     /// What its share of the machines may cost; more pauses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_usd: Option<f64>,
+    /// Zones or regions where its machines may be; all when empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<String>,
 }
 
 impl MarketSpec {
@@ -76,6 +79,14 @@ impl MarketSpec {
                 "is given together with market.deadline_hours: leave one out".into()
             });
         }
+        found.when(
+            self.zones.iter().any(|zone| zone.trim().is_empty()),
+            "market.zones",
+            || {
+                "names nothing: write zones or regions of the market, or leave it out for all"
+                    .into()
+            },
+        );
         if let Some(usd) = self.budget_usd {
             let fits = usd > 0.0 && usd <= MOST_USD;
             found.when(!fits, "market.budget_usd", || {
@@ -165,6 +176,7 @@ mod tests {
             deadline_hours: hours,
             done_by: by.map(ToOwned::to_owned),
             budget_usd,
+            zones: Vec::new(),
         };
         assert_eq!(spec(None, None, None).refusal(now, MicroUsd(5)), None);
         let past = spec(Some("2026-11-30T06:31Z"), None, None);

@@ -39,10 +39,12 @@ fn may_ask_the_coordinator(peer: Role, request: &Request) -> bool {
         // Machines that are taken are emptied, and a budget that is used up pauses.
         Request::Drain { .. }
         | Request::Reclaim { .. }
+        | Request::Risk { .. }
         | Request::Migrate { .. }
         | Request::Pause(_) => {
             matches!(peer, Role::Client | Role::MarketActor)
         }
+        Request::Market(_) => peer == Role::MarketActor,
         Request::HasFile(_)
         | Request::PutFile(_)
         | Request::Submit(_)

@@ -257,4 +257,9 @@ pub enum Notice {
     },
     /// The node goes soon: answered by `Stop` once it holds nothing. Told again on every connection, behind `Hello`.
     Leaving(Departure),
+    /// The machine of the node may be taken, nothing more is known. Told again on every connection, behind `Hello`.
+    AtRisk {
+        /// In the words of its cloud; none: no more.
+        cause: Option<String>,
+    },
 }

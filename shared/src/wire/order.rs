@@ -152,6 +152,15 @@ pub enum Order {
         /// Which share passes, and in which order these go.
         arrangement: Arrangement,
     },
+    /// Store the states of all jobs after every so many steps at most, besides when they ask for it: a machine may be taken. First
+    /// stages only. Not answered: the newest holds, for this plan and this leadership. A state that finds the one before still on its
+    /// way to the store is passed over.
+    Hasten {
+        /// The plan in force.
+        epoch: PlanEpoch,
+        /// Steps; 0: as the jobs ask.
+        every_steps: u64,
+    },
 }
 
 /// An order and the leadership that gave it.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::market::MarketTold;
 use super::view::{ClusterView, EventView, JobView, NodeView, PlanView, SpanView};
 use crate::ids::{ClusterName, EventNumber, JobId, JobName, NodeName};
 use crate::units::{Bytes, Micros};
@@ -160,6 +161,16 @@ pub enum Request {
         /// How long it stays.
         within: Micros,
     },
+    /// The machine of a node may be taken: states of its jobs are stored more often, and nothing moves: [`Reply::Done`] once
+    /// accepted. Forgotten when the node goes, and by a new leadership.
+    Risk {
+        /// The node.
+        node: NodeName,
+        /// In the provider's words; none: no more.
+        cause: Option<String>,
+    },
+    /// What a market offers and what jobs owe: [`Reply::Done`].
+    Market(MarketTold),
 }
 
 /// The backbone that all nodes must have, and where to get it.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::market::Money;
 use crate::ids::{EventNumber, JobId, JobName, NodeName, PlanEpoch, Term};
 use crate::life::{JobState, Reason};
 use crate::plan::Plan;
@@ -58,6 +59,8 @@ pub struct JobView {
     pub trace: String,
     /// How fast it goes; where one job is asked about and it trains.
     pub tempo: Option<Tempo>,
+    /// What it has cost; where one job is asked about and a market holds the machines.
+    pub money: Option<Money>,
 }
 
 /// How a node is.
@@ -93,6 +96,8 @@ pub struct NodeView {
     pub threads: u32,
     /// Device and instruction set.
     pub device: String,
+    /// Why its machine may be taken, where that was said.
+    pub risk: Option<String>,
 }
 
 /// The cluster at a glance.

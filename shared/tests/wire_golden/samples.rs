@@ -5,7 +5,8 @@ use shared::job::Products;
 use shared::life::{JobState, Reason, ReasonClass};
 use shared::plan::arrangement::{Arrangement, HybridTask};
 use shared::plan::{Plan, Replica, Seat, Sharing, Sibling};
-use shared::units::{Bytes, Micros};
+use shared::units::{Bytes, MicroUsd, Micros};
+use shared::wire::market::{Ground, MarketTold, Money, Offered, Place};
 use shared::wire::notice::{Departure, Held, Hello, JobNotice, LeaveCause, Notice};
 use shared::wire::opening::{LinkOpening, Opening};
 use shared::wire::order::{JobAction, JobOrder, Order, Ordered, SampleOrder};
@@ -87,6 +88,10 @@ fn job() -> JobView {
             alone: Some(Micros(600)),
             measured: true,
         }),
+        money: Some(Money {
+            spent: MicroUsd(1_500_000),
+            saved: -7,
+        }),
     }
 }
 
@@ -101,6 +106,7 @@ fn node_view() -> NodeView {
         memory_used: Bytes(1),
         threads: 2,
         device: "cpu avx2".into(),
+        risk: Some("rebalance".into()),
     }
 }
 
@@ -199,6 +205,35 @@ pub(crate) fn requests() -> Vec<Request> {
             node: node("n1"),
             within: Micros(30_000_000),
         },
+        Request::Risk {
+            node: node("n1"),
+            cause: Some("rebalance".into()),
+        },
+        Request::Market(MarketTold {
+            ground: Some(Ground {
+                offers: vec![Offered {
+                    place: Place {
+                        region: "r".into(),
+                        zone: "r-a".into(),
+                    },
+                    spot_price: MicroUsd(300_000),
+                    spot_available: 4,
+                    on_demand_price: MicroUsd(1_000_000),
+                    on_demand_available: None,
+                }],
+                fewest: 1,
+                most: 4,
+                slot: Micros(1_800_000_000),
+                tokens_per_machine_hour: 1000,
+            }),
+            bills: vec![(
+                JobId(1),
+                Money {
+                    spent: MicroUsd(9),
+                    saved: 10,
+                },
+            )],
+        }),
     ]
 }
 
@@ -339,6 +374,10 @@ pub(crate) fn orders() -> Vec<Ordered> {
                 ahead: vec![3, 1],
             },
         },
+        Order::Hasten {
+            epoch,
+            every_steps: 1,
+        },
     ];
     let term = Term(2);
     orders
@@ -435,6 +474,9 @@ pub(crate) fn notices() -> Vec<Notice> {
             within: Micros(30_000_000),
             cause: LeaveCause::Reclaimed,
         }),
+        Notice::AtRisk {
+            cause: Some("rebalance".into()),
+        },
         Notice::Holding {
             epoch,
             outcome: Ok(()),

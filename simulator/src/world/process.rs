@@ -248,7 +248,7 @@ impl World {
                 self.end_node(node);
             }
             Order::Arrange { epoch, arrangement } => self.is_arranged(node, epoch, arrangement),
-            Order::Sample { .. } | Order::Trace { .. } => {}
+            Order::Sample { .. } | Order::Trace { .. } | Order::Hasten { .. } => {}
         }
     }
 

@@ -14,7 +14,7 @@ use market_actor::select::pool::{Member, standard};
 use market_actor::select::word;
 use serde::Serialize;
 
-use super::{draw, say_assumed};
+use super::{draw, say_assumed, together};
 use crate::args::BacktestArgs;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::markets::shape::shapes;
@@ -56,8 +56,8 @@ struct Selected {
 }
 
 /// Who plays.
-struct Players {
-    members: Vec<Member>,
+pub(super) struct Players {
+    pub(super) members: Vec<Member>,
     learns: bool,
 }
 
@@ -74,12 +74,15 @@ pub(super) fn run(args: &BacktestArgs, output: &Output) -> Result<Exit, Failure>
         .or_else(|| thread::available_parallelism().ok().map(Into::into))
         .unwrap_or(1);
     let all = read(&args.trace, most)?;
+    if args.together.together {
+        return together::run(args, &shapes, &all, threads, output);
+    }
     for recorded in &all {
         say_assumed(recorded, output);
         for (name, shape) in &shapes {
             let name = format!("{}, {name}", recorded.name);
             let case = case(name, recorded, shape, args.every)?;
-            let players = players(args, &case)?;
+            let players = players(args, cell::day(&case.market))?;
             let (cell, text) = played(&case, &players, threads, &recorded.assumed)?;
             output.result(&cell, &text)?;
         }
@@ -116,8 +119,8 @@ fn case(name: String, recorded: &Recorded, shape: &Shape, every: usize) -> Resul
     Ok(case)
 }
 
-fn players(args: &BacktestArgs, case: &Case) -> Result<Players, Failure> {
-    let day = cell::day(&case.market);
+/// Policies with the foresights that they ask for; `day` is the slots of a day.
+pub(super) fn players(args: &BacktestArgs, day: u32) -> Result<Players, Failure> {
     let sources = args
         .forecast
         .iter()
@@ -283,7 +286,7 @@ fn by_deadline(
         let Ok(case) = case(String::new(), recorded, &longer, args.every) else {
             continue;
         };
-        let mut players = players(args, &case)?;
+        let mut players = players(args, cell::day(&case.market))?;
         players.learns = false;
         let tasks = parallel(players.members.len() + 1, threads, |task| {
             match task.checked_sub(1) {

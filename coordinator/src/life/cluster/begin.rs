@@ -41,6 +41,8 @@ impl Coordinator {
             retry_at: Micros(0),
             empty_since: now.steady,
             relay: Relay::default(),
+            risks: Default::default(),
+            market: Default::default(),
             closing: None,
             memory: Default::default(),
             arranging: Default::default(),

@@ -19,6 +19,10 @@ impl Coordinator {
         if !waits.is_some_and(|job| !job.state.is_final() && job.inputs.is_none()) {
             return;
         }
+        let outcome = outcome.and_then(|inputs| match self.cannot_pay(job, &inputs) {
+            Some(reason) => Err(reason),
+            None => Ok(inputs),
+        });
         self.record(match outcome {
             Ok(inputs) => Change::Prepared { job, inputs },
             Err(reason) => Change::Unfit { job, reason },

@@ -106,6 +106,7 @@ impl Coordinator {
             Some(leaving) if leaving.released => {
                 self.members.lose(name);
                 self.holding.remove(name);
+                self.risks.forget(name);
                 let node = name.clone();
                 self.record(Change::NodeLeft { node });
             }

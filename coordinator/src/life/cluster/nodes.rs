@@ -4,6 +4,7 @@ use shared::ids::{NodeName, PlanEpoch};
 use shared::wire::notice::{Held, Hello, Notice};
 use shared::wire::order::Order;
 
+use super::risk::Teller;
 use super::{Coordinator, Effect};
 use crate::life::membership::{LinkId, Presence};
 use crate::life::transition::{Event, Phase, Settled};
@@ -76,6 +77,7 @@ impl Coordinator {
                 }
             }
             Notice::Leaving(departure) => self.leaves(name, departure),
+            Notice::AtRisk { cause } => self.risk(name, Teller::Node, cause),
         }
     }
 
@@ -137,6 +139,7 @@ impl Coordinator {
         if arrival.fresh {
             self.holding.remove(&name);
             self.strikes.remove(&name);
+            self.risks.forget(&name);
             self.forget_strain(&name);
             let needed = self.moving.as_ref().is_some_and(|m| m.goal().needs(&name));
             if needed {
@@ -152,6 +155,9 @@ impl Coordinator {
         let Some((replica, stage)) = self.book.layout.place_of(node) else {
             return self.attach_spare(node, held);
         };
+        if stage == 0 {
+            self.risks.doubt(replica);
+        }
         let since = self.book.layout.replicas[&replica].since;
         let right = held.filter(|h| h.epoch == since && h.replica == replica && h.stage == stage);
         let linked = right.is_some_and(|held| held.linked);
@@ -275,6 +281,7 @@ impl Coordinator {
         if self.members.get(node).is_some_and(|node| !node.gone) {
             self.members.lose(node);
             self.holding.remove(node);
+            self.risks.forget(node);
             let (node, reason) = (node.clone(), reason.to_owned());
             self.record(Change::NodeLost { node, reason });
         }

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use shared::ids::{EventNumber, NodeName};
-use shared::job::JobSpec;
 use shared::wire::order::{JobAction, Order, SampleOrder};
 use shared::wire::request::{JobRef, Refusal, RefusalCode, Reply, Request, Submission};
 use shared::wire::view::JobView;
@@ -32,6 +31,8 @@ impl Coordinator {
             Request::Resume(job) => self.owner_asks(&job, JobAction::Resume),
             Request::Drain { node, undo, force } => self.drain(&node, undo, force),
             Request::Reclaim { node, within } => self.reclaim(&node, within),
+            Request::Risk { node, cause } => self.risk_told(node, cause),
+            Request::Market(told) => self.market_told(told),
             Request::Migrate { from, to } => self.migrate(&from, to.as_ref()),
             Request::Shutdown => {
                 self.shut_down();
@@ -77,6 +78,7 @@ impl Coordinator {
         let job = self.book.ledger.find(job)?.clone();
         let view = JobView {
             tempo: self.tempo(&job),
+            money: self.market.owed(job.id),
             ..self.job_view(&job)
         };
         Ok(Reply::Job(Box::new(view)))
@@ -104,17 +106,6 @@ impl Coordinator {
             }
         };
         self.found(&JobRef::Id(job))
-    }
-
-    /// Whether a job can have the deadline and the budget that it asks for.
-    fn may_ask(&self, submission: &Submission) -> Result<(), Refusal> {
-        let spec: Option<JobSpec> = serde_json::from_str(&submission.spec).ok();
-        let least = self.settings.limits.least_budget;
-        let asks = spec.and_then(|spec| spec.market);
-        match asks.and_then(|asks| asks.refusal(self.now.wall, least)) {
-            Some(message) => Err(refusal(RefusalCode::Invalid, message)),
-            None => Ok(()),
-        }
     }
 
     fn owner_asks(&mut self, job: &JobRef, action: JobAction) -> Result<Reply, Refusal> {

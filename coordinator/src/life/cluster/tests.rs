@@ -9,8 +9,10 @@ mod hangs;
 mod hopes;
 mod leaving;
 mod losses;
+mod market;
 mod outages;
 mod restarts;
+mod risks;
 mod waiting;
 
 use shared::ids::{EventNumber, JobName, PlanEpoch};

@@ -119,6 +119,7 @@ impl Coordinator {
             memory_used: node.memory_used,
             threads: node.hello.threads,
             device: node.hello.device.clone(),
+            risk: self.risks.of(name).map(ToOwned::to_owned),
         }
     }
 }

@@ -292,6 +292,7 @@ impl Job {
             spec: self.spec.clone(),
             trace: self.trace.clone(),
             tempo: None,
+            money: None,
         }
     }
 }

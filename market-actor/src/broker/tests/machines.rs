@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::world::*;
-use crate::provider::{Certainty, ProviderError};
+use crate::provider::{Certainty, ProviderError, Want};
 
 #[test]
 fn a_notice_empties_the_machine_and_asks_for_another_at_once() {
@@ -46,6 +46,48 @@ fn br_3_a_risk_moves_nothing() {
         )
     });
     assert_eq!(moves.count(), 0, "{:?}", world.done);
+}
+
+#[test]
+fn br_3_the_coordinator_is_told_of_a_risk_until_it_knows_and_again_when_it_is_another() {
+    let mut world = World::new(terms(), 3);
+    world.pass(30);
+    let (id, token) = world.first(Kind::Spot);
+    world.done.clear();
+    world.deaf = true;
+    world.signal(&id, Certainty::Risk);
+    world.pass(3);
+    let risk = Effect::Risk {
+        node: token,
+        cause: "capacity".into(),
+    };
+    let told = |world: &World| world.done.iter().filter(|effect| **effect == risk).count();
+    assert_eq!(told(&world), 3, "at each look");
+    world.deaf = false;
+    world.pass(5);
+    assert_eq!(told(&world), 4, "until it is known");
+    world.take(Event::Unheard);
+    world.risky.clear();
+    world.pass(2);
+    assert_eq!(told(&world), 5, "another coordinator knows nothing");
+}
+
+#[test]
+fn a_job_is_where_it_asks_to_be_and_nowhere_else() {
+    let mut world = World::new(terms(), 3);
+    world.jobs[0].zones = BTreeSet::from(["other".to_owned()]);
+    world.pass(30);
+    let decided = world.decided();
+    assert_eq!(decided.target.count(), 0, "{decided:?}");
+    assert!(
+        decided
+            .note
+            .as_ref()
+            .is_some_and(|note| note.contains("market.zones"))
+    );
+    world.zone = "other".into();
+    world.pass(120);
+    assert!(world.decided().target.count() > 0, "{:?}", world.decided());
 }
 
 #[test]

@@ -5,6 +5,46 @@ use super::world::*;
 use crate::money::Budget;
 
 #[test]
+fn the_coordinator_is_told_what_is_offered_and_owed_and_only_what_changed() {
+    let mut world = World::new(terms(), 3);
+    world.pass(30);
+    let told = |world: &World| {
+        let told = world.done.iter().filter_map(|effect| match effect {
+            Effect::Tell(told) => Some(told.as_ref().clone()),
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
+    };
+    let first = told(&world);
+    let ground = first.iter().rev().find_map(|told| told.ground.clone());
+    let ground = ground.expect("what is offered is told");
+    assert_eq!(ground.offers[0].place.zone, "z");
+    assert_eq!(ground.offers[0].spot_price, MicroUsd(300_000));
+    // Ten tokens a second and machine; one that has just come works before it is seen to serve.
+    let rate = ground.tokens_per_machine_hour;
+    assert!((36_000..72_000).contains(&rate), "{rate}");
+    let last = first.iter().rev().find(|told| !told.bills.is_empty());
+    let (job, money) = last.expect("what is owed is told").bills[0];
+    assert_eq!(job, JobId(1));
+    let account = world.broker.purse.of(job);
+    assert_eq!(
+        (money.spent, money.saved),
+        (account.spent(), account.saved())
+    );
+    // Nothing happens any more: nothing is told, until it is another that listens.
+    world.jobs[0].ended = true;
+    world.pass(60);
+    world.done.clear();
+    world.pass(5);
+    assert_eq!(told(&world), []);
+    world.take(Event::Unheard);
+    world.pass(1);
+    let again = told(&world);
+    assert_eq!(again.len(), 1, "{again:?}");
+    assert!(again[0].ground.is_some() && again[0].bills[0].0 == job);
+}
+
+#[test]
 fn br_4_the_budget_pauses_jobs_and_gives_up_machines_before_it_is_passed() {
     let mut capped = terms();
     let cap = MicroUsd(60_000);

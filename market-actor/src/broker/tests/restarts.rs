@@ -114,6 +114,7 @@ fn br_1_a_node_that_is_not_heard_for_a_moment_is_not_taken_for_empty() {
         alive,
         draining: alive,
         holds: true,
+        at_risk: false,
     };
     let jobs = world.jobs.clone();
     for alive in [false, true] {

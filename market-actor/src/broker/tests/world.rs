@@ -2,9 +2,10 @@
 
 use shared::ids::JobName;
 
+use super::super::told::Decided;
 use super::super::*;
 use crate::policy::{Policy, Safety};
-use crate::provider::{Certainty, Machine, MachineState, ProviderError, Signal};
+use crate::provider::{Certainty, Machine, MachineState, ProviderError, Signal, Want};
 use crate::select::pool::Member;
 use crate::terms::Choice;
 
@@ -74,6 +75,7 @@ pub(super) fn job(id: u64) -> JobTold {
         tokens: 0,
         deadline: None,
         budget: None,
+        zones: BTreeSet::new(),
     }
 }
 
@@ -98,6 +100,12 @@ pub(super) struct World {
     /// Tokens that a node does in a second.
     pub(super) rate: u64,
     pub(super) done: Vec<Effect>,
+    /// Whether questions are not answered.
+    pub(super) slow: bool,
+    /// Where all machines are.
+    pub(super) zone: String,
+    /// Nodes whose risk the coordinator knows.
+    pub(super) risky: BTreeSet<NodeName>,
     /// Whether what is asked of the coordinator is lost.
     pub(super) deaf: bool,
 }
@@ -111,8 +119,11 @@ impl World {
             on_demand: None,
             machines: BTreeMap::new(),
             draining: BTreeSet::new(),
+            risky: BTreeSet::new(),
+            zone: "z".into(),
             jobs: vec![job(1)],
             deaf: false,
+            slow: false,
             rate: 10,
             done: Vec::new(),
         }
@@ -153,6 +164,14 @@ impl World {
                     Effect::Drain { node, .. } if !self.deaf => {
                         self.draining.insert(node.clone());
                     }
+                    Effect::Think(question) if !self.slow => {
+                        let answer = Box::new(question.as_ref().clone().answer());
+                        let now = Now::both(Micros(self.now));
+                        next.extend(self.broker.step(Event::Thought(answer), now));
+                    }
+                    Effect::Risk { node, .. } if !self.deaf => {
+                        self.risky.insert(node.clone());
+                    }
                     Effect::Pause(id) if !self.deaf => {
                         let mut jobs = self.jobs.iter_mut();
                         if let Some(job) = jobs.find(|job| job.id == *id) {
@@ -185,7 +204,7 @@ impl World {
                 pool: Pool {
                     provider: "test".into(),
                     region: String::new(),
-                    zone: "z".into(),
+                    zone: self.zone.clone(),
                     machine: "m".into(),
                 },
                 spot_price: Some(MicroUsd(300_000)),
@@ -198,6 +217,7 @@ impl World {
                 alive: true,
                 draining: self.draining.contains(&want.token),
                 holds: !self.draining.contains(&want.token),
+                at_risk: self.risky.contains(&want.token),
             });
             let nodes = nodes.collect();
             let jobs = self.jobs.clone();

@@ -100,6 +100,12 @@ pub const KEYS: &[Key] = &[
         "about 1 KiB of memory each",
     ),
     key(
+        "coordinator.risk_checkpoint_steps",
+        count(0, 1_000_000),
+        "steps",
+        "while a machine may be taken, jobs on it are stored so often, as far as the store keeps up; 0: as they ask",
+    ),
+    key(
         "plan.stages",
         count_or(1024, &["all"]),
         "stages",

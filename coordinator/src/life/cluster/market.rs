@@ -1,0 +1,91 @@
+//! What the market actor tells: by what is offered jobs are admitted, and what they owe is shown.
+//!
+//! Remembered beside the book: a market says all of it again to a new leadership. A job is asked about twice: as it is submitted,
+//! when its work is not known yet, and once its rows are.
+
+use std::collections::BTreeMap;
+
+use shared::ids::JobId;
+use shared::job::{JobSpec, MarketSpec};
+use shared::life::{Reason, ReasonClass};
+use shared::wire::market::{Ground, MarketTold, Money};
+use shared::wire::request::{Refusal, RefusalCode, Reply, Submission};
+
+use super::Coordinator;
+use crate::life::admission;
+use crate::life::floor::{self, Asked};
+use crate::record::Inputs;
+
+/// What a market told last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Market {
+    ground: Option<Ground>,
+    bills: BTreeMap<JobId, Money>,
+}
+
+impl Market {
+    /// What a job has cost, where a market said so.
+    pub(super) fn owed(&self, job: JobId) -> Option<Money> {
+        self.bills.get(&job).copied()
+    }
+}
+
+impl Coordinator {
+    /// A market tells what it offers and what jobs owe.
+    pub(super) fn market_told(&mut self, told: MarketTold) -> Result<Reply, Refusal> {
+        if told.ground.is_some() {
+            self.market.ground = told.ground;
+        }
+        let ledger = &self.book.ledger;
+        let known = |(job, _): &(JobId, Money)| ledger.get(*job).is_some();
+        self.market
+            .bills
+            .extend(told.bills.into_iter().filter(known));
+        Ok(Reply::Done)
+    }
+
+    /// Whether a job can have the deadline, the zones and the budget that it asks for, as far as can be told before its rows are known.
+    pub(super) fn may_ask(&self, submission: &Submission) -> Result<(), Refusal> {
+        let spec: Option<JobSpec> = serde_json::from_str(&submission.spec).ok();
+        let Some(asks) = spec.and_then(|spec| spec.market) else {
+            return Ok(());
+        };
+        let refusal = |message| Refusal {
+            code: RefusalCode::Invalid,
+            message,
+        };
+        let mut least = self.settings.limits.least_budget;
+        if let Some(ground) = &self.market.ground {
+            let zones = floor::zones(ground, &asks.zones);
+            let offers = zones.map_err(|why| refusal(why.to_string()))?;
+            least = floor::slot(ground, &offers).unwrap_or(least);
+        }
+        match asks.refusal(self.now.wall, least) {
+            Some(message) => Err(refusal(message)),
+            None => Ok(()),
+        }
+    }
+
+    /// Why a job whose rows are known now cannot be done as its owner asks.
+    pub(super) fn cannot_pay(&self, job: JobId, inputs: &Inputs) -> Option<Reason> {
+        let ground = self.market.ground.as_ref()?;
+        let job = self.book.ledger.get(job)?;
+        let spec: JobSpec = serde_json::from_str(&job.spec).ok()?;
+        let asks = spec.market.as_ref()?;
+        let measure = inputs.measure.as_deref();
+        let task = measure.map(|measure| admission::task(&spec, measure, job.submitted));
+        let asked = Asked {
+            tokens: task.map_or(0, |task| task.tokens().saturating_mul(task.steps)),
+            within: asks
+                .until(job.submitted)
+                .map(|until| until.since(self.now.wall)),
+            budget: MarketSpec::budget(asks),
+            zones: &asks.zones,
+        };
+        let misfit = floor::check(ground, &asked).err()?;
+        Some(Reason {
+            class: ReasonClass::UserError,
+            message: misfit.to_string(),
+        })
+    }
+}

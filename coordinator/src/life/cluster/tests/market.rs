@@ -1,0 +1,131 @@
+//! What a market tells: who is admitted, and what jobs owe.
+
+use shared::life::{JobState, ReasonClass};
+use shared::units::{MicroUsd, Micros};
+use shared::wire::market::{Ground, MarketTold, Money, Offered, Place};
+use shared::wire::request::{RefusalCode, Reply, Request};
+
+use super::desk::{Desk, submission};
+use super::losses::{at_work, view};
+use crate::life::placement::Stages;
+use crate::record::{Inputs, Measure};
+
+fn ground() -> Ground {
+    Ground {
+        offers: vec![Offered {
+            place: Place {
+                region: "east".into(),
+                zone: "east-a".into(),
+            },
+            spot_price: MicroUsd(200_000),
+            spot_available: 4,
+            on_demand_price: MicroUsd(1_000_000),
+            on_demand_available: None,
+        }],
+        fewest: 1,
+        most: 4,
+        slot: Micros(1_800_000_000),
+        tokens_per_machine_hour: 2000,
+    }
+}
+
+fn tell(desk: &mut Desk, told: MarketTold) {
+    assert_eq!(desk.ask(Request::Market(told)), Reply::Done);
+}
+
+fn offers(desk: &mut Desk) {
+    let ground = Some(ground());
+    tell(
+        desk,
+        MarketTold {
+            ground,
+            bills: Vec::new(),
+        },
+    );
+}
+
+fn submit(desk: &mut Desk, name: &str, asks: &str) -> Reply {
+    let mut submission = submission(name);
+    let end = submission.spec.len() - 1;
+    submission
+        .spec
+        .insert_str(end, &format!(r#","market":{asks}"#));
+    desk.ask(Request::Submit(submission))
+}
+
+#[test]
+fn a_zone_that_is_none_is_refused_with_those_that_are() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    let known = |reply: &Reply| matches!(reply, Reply::Job(_));
+    assert!(known(&submit(&mut desk, "early", r#"{"zones":["x"]}"#)));
+    offers(&mut desk);
+    let Reply::Refused(refusal) = submit(&mut desk, "one", r#"{"zones":["west"]}"#) else {
+        panic!("there is no such zone");
+    };
+    assert_eq!(refusal.code, RefusalCode::Invalid);
+    assert!(
+        refusal.message.contains("there are east, east-a"),
+        "{refusal}"
+    );
+    for (name, zones) in [
+        ("a", r#"{"zones":["east-a"]}"#),
+        ("b", r#"{"zones":["east"]}"#),
+    ] {
+        assert!(known(&submit(&mut desk, name, zones)));
+    }
+}
+
+#[test]
+fn a_budget_below_the_cheapest_way_is_refused_once_the_work_is_known() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    offers(&mut desk);
+    let Reply::Refused(refusal) = submit(&mut desk, "none", r#"{"budget_usd":0.09}"#) else {
+        panic!("it does not pay a slot");
+    };
+    assert!(refusal.message.contains("at least 0.10"), "{refusal}");
+    let inputs = || Inputs {
+        // 100 rows of 100 tokens are ten slots of a machine.
+        measure: Some(Box::new(Measure::of(vec![(100, 50); 100]))),
+        ..Inputs::default()
+    };
+    for (name, usd, state) in [
+        ("poor", 0.99, JobState::Failed),
+        ("rich", 1.0, JobState::Queued),
+    ] {
+        let Reply::Job(job) = submit(&mut desk, name, &format!(r#"{{"budget_usd":{usd}}}"#)) else {
+            panic!("its work is not known yet");
+        };
+        let (job, outcome) = (job.id, Ok(inputs()));
+        desk.input(super::Input::Prepared { job, outcome });
+        let view = view(&mut desk, job);
+        assert_eq!(view.state, state, "{:?}", view.reason);
+        if state == JobState::Failed {
+            let reason = view.reason.expect("it says why");
+            assert_eq!(reason.class, ReasonClass::UserError);
+            assert!(
+                reason.message.contains("at least 1.00 would do"),
+                "{reason:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_job_shows_what_it_owes_where_there_is_a_market() {
+    let (mut desk, job) = at_work(1, &["a"]);
+    assert_eq!(view(&mut desk, job).money, None);
+    let money = Money {
+        spent: MicroUsd(7),
+        saved: -1,
+    };
+    let nobody = shared::ids::JobId(99);
+    tell(
+        &mut desk,
+        MarketTold {
+            ground: None,
+            bills: vec![(job, money), (nobody, money)],
+        },
+    );
+    assert_eq!(view(&mut desk, job).money, Some(money));
+    assert_eq!(desk.machine.market.owed(nobody), None, "it is no job");
+}

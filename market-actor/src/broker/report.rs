@@ -1,0 +1,106 @@
+//! What the coordinator is told: machines that may be taken, what is offered, what jobs owe.
+//!
+//! What it knows is not told again, until it was not heard for a while: then it may be another, which knows nothing.
+
+use std::collections::BTreeMap;
+
+use shared::ids::JobId;
+use shared::wire::market::{Ground, MarketTold, Money, Offered, Place};
+
+use super::{Broker, Effect};
+
+/// Digits of a rate that are told: each word of a rate that hardly changed would be one more.
+const DIGITS: u32 = 2;
+
+/// What was told last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Report {
+    ground: Option<Ground>,
+    bills: BTreeMap<JobId, Money>,
+}
+
+impl Report {
+    /// The coordinator may be another than it was.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl Broker {
+    /// Tells of machines that may be taken, for as long as their nodes do not show it. BR-3
+    pub(super) fn tell_risks(&self, effects: &mut Vec<Effect>) {
+        for (token, cause) in &self.at_risk {
+            let node = self.node_of(token);
+            let told = self.nodes.get(&node);
+            if told.is_some_and(|told| told.alive && !told.at_risk) {
+                let cause = cause.clone();
+                effects.push(Effect::Risk { node, cause });
+            }
+        }
+    }
+
+    /// Tells what is offered and owed, where that is not what was told.
+    pub(super) fn tell_market(&mut self, effects: &mut Vec<Effect>) {
+        let mut told = MarketTold::default();
+        let ground = self.ground();
+        if !ground.offers.is_empty() && self.report.ground.as_ref() != Some(&ground) {
+            self.report.ground = Some(ground.clone());
+            told.ground = Some(ground);
+        }
+        for (job, money) in self.purse.owed() {
+            if self.report.bills.get(&job) != Some(&money) {
+                told.bills.push((job, money));
+            }
+        }
+        let known = &mut self.report.bills;
+        known.extend(told.bills.iter().copied());
+        known.retain(|job, _| self.purse.knows(*job));
+        if told != MarketTold::default() {
+            effects.push(Effect::Tell(Box::new(told)));
+        }
+    }
+
+    fn ground(&self) -> Ground {
+        let offers = self.sightings.iter().map(|one| {
+            let on_demand_price = one.on_demand_price.unwrap_or(self.terms.on_demand_price);
+            Offered {
+                place: Place {
+                    region: one.pool.region.clone(),
+                    zone: one.pool.zone.clone(),
+                },
+                spot_price: self.spot_price(one),
+                spot_available: one.spot_available.unwrap_or(0),
+                on_demand_price,
+                on_demand_available: one.on_demand_available,
+            }
+        });
+        let hour = shared::units::Micros::of_millis(3_600_000);
+        Ground {
+            offers: offers.collect(),
+            fewest: self.terms.fewest,
+            most: self.terms.most,
+            slot: self.terms.slot,
+            tokens_per_machine_hour: rounded(self.meter.rate(hour) as u64),
+        }
+    }
+}
+
+/// The first digits of a number, upwards: no job is refused for a rate that was measured too low by that.
+const fn rounded(number: u64) -> u64 {
+    let mut unit = 1;
+    while number / unit >= 10u64.pow(DIGITS) {
+        unit *= 10;
+    }
+    number.div_ceil(unit).saturating_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_told_in_two_digits() {
+        let of = [0, 7, 99, 100, 101, 12_345, 99_999];
+        assert_eq!(of.map(rounded), [0, 7, 99, 100, 110, 13_000, 100_000]);
+    }
+}
