@@ -1,7 +1,5 @@
 //! Each job with its data, its values and its earlier state, or everything that is wrong with all of them at once.
 
-use std::path::Path;
-
 use data::dataset::LoadError;
 use gpu_actor::peft::{config, files};
 use gpu_actor::train::prepare::{self, PrepareError, Surroundings};
@@ -227,13 +225,12 @@ fn nothing_to_judge_by(spec: &JobSpec, rows: usize) -> String {
     format!("eval.patience: no row is held out to judge by: {remedy}")
 }
 
-/// The command that lists all that is wrong with a file of samples of a job, as the job reads it.
+/// The command that lists all that is wrong with a file of samples of a job, named from here, as the job reads it.
 fn whole_check(name: &str, spec: &JobSpec, jobs: &Jobs) -> String {
     let data = &spec.data;
-    let word = |path: &Path| render::shell_word(&path.display().to_string());
     let mut command = format!(
         "spotmux data check {} --model {}",
-        word(&jobs.folder.join(name)),
+        render::shell_word(name),
         render::shell_word(&jobs.model_from_here())
     );
     if let Some(length) = data.max_length {
