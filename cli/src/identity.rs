@@ -19,9 +19,13 @@ struct Seen {
     changed: (i64, i64),
 }
 
+/// What is hashed. 2 added the numbers of the formulas.
+const VERSION: u32 = 2;
+
 /// A hash and the files that it is of.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
+    version: u32,
     hash: String,
     files: Vec<Seen>,
 }
@@ -40,13 +44,14 @@ fn kept(files: &[(String, PathBuf)], state: &Path, hash: impl FnOnce() -> String
     };
     let text = fs::read(&place).ok();
     let kept: Option<Kept> = text.and_then(|text| serde_json::from_slice(&text).ok());
-    if let Some(kept) = kept.filter(|kept| kept.files == seen) {
+    if let Some(kept) = kept.filter(|kept| kept.version == VERSION && kept.files == seen) {
         return kept.hash;
     }
     let hash = hash();
     keep(
         &place,
         &Kept {
+            version: VERSION,
             hash: hash.clone(),
             files: seen,
         },
@@ -100,6 +105,13 @@ mod tests {
         fs::rename(&beside, &file).unwrap();
         assert_eq!(once("2"), "2");
         assert_eq!(kept(&files, folder.path(), never), "2");
+        // What was kept is a hash of less.
+        let kept_file = folder.path().join("backbone.json");
+        let text = fs::read_to_string(&kept_file).unwrap();
+        let before = text.replace("\"version\":2", "\"version\":1");
+        assert_ne!(before, text);
+        fs::write(&kept_file, before).unwrap();
+        assert_eq!(once("4"), "4");
         // What was kept is no hash of it.
         fs::write(folder.path().join("backbone.json"), "{").unwrap();
         assert_eq!(once("2"), "2");

@@ -8,6 +8,7 @@ mod admission;
 mod args;
 mod backbone;
 mod bench;
+mod beside;
 mod clock;
 mod cluster_file;
 mod commands;

@@ -1,5 +1,7 @@
 //! A model folder with an adapter folded into its weights, in 16 bits, written tensor by tensor.
 
+mod shape;
+
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -11,10 +13,12 @@ use gpu_actor::peft::merge::{self, Rounding};
 use half::{bf16, f16};
 use kernels::cpu::Cpu;
 use serde_json::{Map, Value, json};
-use shared::model::{Family, ModelShape, Projection, config};
+use shared::model::{ModelShape, Projection, config};
 
 use crate::args::MergedFormat;
+use crate::interrupt::Interrupt;
 use crate::language::Language;
+use shape::merged_shape;
 
 /// What is merged.
 pub(crate) struct Merge<'a> {
@@ -30,6 +34,8 @@ pub(crate) struct Merge<'a> {
     pub(crate) format: MergedFormat,
     /// Threads.
     pub(crate) cpu: &'a Cpu,
+    /// Whether the user wants the end; looked at before each tensor.
+    pub(crate) interrupt: &'a Interrupt,
 }
 
 /// A tensor to be written.
@@ -72,9 +78,22 @@ impl Merge<'_> {
         file.write_all(&header(&plan, self.format))?;
         let mut rounding = Rounding::default();
         for tensor in &plan {
+            if self.interrupt.asked() {
+                bail!("interrupted");
+            }
             let (before, merged) = self.numbers(tensor, shape);
             if let Some(before) = before {
-                rounding.note(&before, &merged, |value| self.rounded(value));
+                let mut own = Rounding::default();
+                own.note(&before, &merged, |value| self.rounded(value));
+                if self.is_trained_bias(tensor) && own.worst_ratio > 1.0 {
+                    bail!(
+                        "{} is moved further by rounding to {:?} than by the adapter, which would be lost: use --format \
+                         f16 if that was bf16, or serve the adapter beside the model",
+                        tensor.name,
+                        self.format
+                    );
+                }
+                rounding.add(own);
             }
             let mut bytes = Vec::with_capacity(2 * merged.len());
             for value in merged {
@@ -128,12 +147,28 @@ impl Merge<'_> {
             }
             Source::Bias(layer, projection) => {
                 let width = shape.projection(projection).0;
-                self.projection(layer, projection)
-                    .1
-                    .unwrap_or_else(|| absent(width))
+                let or_absent = |bias: Option<Vec<f32>>| bias.unwrap_or_else(|| vec![0.0; width]);
+                let changed = matches!(
+                    self.layout.layers[layer].linear[projection as usize],
+                    Some(LinearSite::Bias(_) | LinearSite::ScaleOutput(_))
+                );
+                let before = layers[layer].bias(projection).map(<[f32]>::to_vec);
+                return (
+                    changed.then(|| or_absent(before)),
+                    or_absent(self.projection(layer, projection).1),
+                );
             }
         };
         (None, values)
+    }
+
+    /// Whether a tensor is a bias that the adapter trained, and nothing beside it.
+    fn is_trained_bias(&self, tensor: &Planned) -> bool {
+        let Source::Bias(layer, projection) = tensor.source else {
+            return false;
+        };
+        let site = &self.layout.layers[layer].linear[projection as usize];
+        matches!(site, Some(LinearSite::Bias(_)))
     }
 
     fn projection(&self, layer: usize, projection: Projection) -> (Vec<f32>, Option<Vec<f32>>) {
@@ -203,36 +238,6 @@ impl Merge<'_> {
             tokenizer.config_json(),
         )?)
     }
-}
-
-/// The shape after merging: biases where an adapter brings them, an LM head of its own where it is changed.
-fn merged_shape(shape: &ModelShape, layout: &Layout) -> anyhow::Result<ModelShape> {
-    let mut merged = shape.clone();
-    if layout.head.is_some() {
-        merged.tied_embeddings = false;
-    }
-    for projection in Projection::ALL {
-        let biased = layout
-            .layers
-            .iter()
-            .any(|sites| matches!(sites.linear[projection as usize], Some(LinearSite::Bias(_))));
-        if !biased || merged.has_bias(projection) {
-            continue;
-        }
-        let attention = projection.module() == "self_attn";
-        match shape.family {
-            Family::Llama if attention => (merged.qkv_bias, merged.o_bias) = (true, true),
-            Family::Llama => merged.mlp_bias = true,
-            Family::Qwen3 if attention => (merged.qkv_bias, merged.o_bias) = (true, true),
-            _ => {
-                return Err(merge::MergeError::NoBias {
-                    site: projection.name().into(),
-                }
-                .into());
-            }
-        }
-    }
-    Ok(merged)
 }
 
 /// Every tensor of a shape, in the order it is written.

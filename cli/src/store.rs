@@ -18,6 +18,7 @@ use crate::interrupt::Interrupt;
 use crate::render::{self, Output};
 use crate::settings::{self, Settings};
 
+use entry::Fault;
 pub(crate) use entry::{Entry, Pulled};
 pub(crate) use known::SMOLLM2;
 
@@ -105,8 +106,11 @@ impl Store {
         output: &Output,
         interrupt: &Interrupt,
     ) -> Result<Pulled, Failure> {
+        check_source(pull)?;
         let key = key(pull.name)?;
-        if let Some(entry) = self.sound_entry(&key, pull, output)? {
+        let found = entry::open(&self.models, &key)?;
+        let replaces = found.is_some();
+        if let Some(entry) = wanted(found, pull, output)? {
             return Ok(Pulled {
                 entry,
                 fresh: false,
@@ -121,36 +125,31 @@ impl Store {
                 None => hub::fetch(pull.name, pull.revision, &self.settings, output, interrupt),
             }
         };
-        let entry = entry::install(&self.models, &key, fill)?;
+        let entry = entry::install(&self.models, &key, replaces, fill)?;
         Ok(Pulled { entry, fresh: true })
     }
+}
 
-    /// The entry there is; one that was changed is taken away, so that it can be fetched again.
-    fn sound_entry(
-        &self,
-        key: &str,
-        pull: &Pull<'_>,
-        output: &Output,
-    ) -> Result<Option<Entry>, Failure> {
-        let Some(found) = entry::open(&self.models, key)? else {
-            check_source(pull)?;
-            return Ok(None);
-        };
-        if pull
-            .revision
-            .is_some_and(|wanted| found.revision() != Some(wanted))
-        {
-            found.remove()?;
-            return Ok(None);
+/// The entry there is, if it is sound and what is asked for. It stays until another one is there, whatever it is.
+fn wanted(
+    found: Option<Entry>,
+    pull: &Pull<'_>,
+    output: &Output,
+) -> Result<Option<Entry>, Failure> {
+    let asked_for = |entry: &Entry| match pull.revision {
+        Some(revision) => entry.revision() == Some(revision),
+        None => true,
+    };
+    let Some(entry) = found.filter(asked_for) else {
+        return Ok(None);
+    };
+    match entry.fault() {
+        None => Ok(Some(entry)),
+        Some(Fault::Changed(failure)) => {
+            output.note(format!("{}; fetching it again", failure.message()));
+            Ok(None)
         }
-        match found.verify() {
-            Ok(()) => Ok(Some(found)),
-            Err(failure) => {
-                output.note(format!("{}; fetching it again", failure.message()));
-                found.remove()?;
-                Ok(None)
-            }
-        }
+        Some(Fault::Unreadable(failure)) => Err(failure),
     }
 }
 
@@ -217,6 +216,8 @@ fn key(name: &str) -> Result<String, Failure> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -231,6 +232,38 @@ mod tests {
             "smollm2-135m-instruct"
         );
         assert_eq!(key("Qwen/Qwen3-0.6B").unwrap(), "Qwen--Qwen3-0.6B");
+    }
+
+    #[test]
+    fn a_model_of_one_version_stays_when_another_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            models: Some(folder.path().into()),
+            ..Settings::default()
+        };
+        let store = Store::new(&settings).unwrap();
+        let fill = |folder: &Path| {
+            fs::write(folder.join("m.gguf"), b"weights").unwrap();
+            let (bytes, sha256) = hash::file(&folder.join("m.gguf")).unwrap();
+            let file = entry::FileRecord {
+                name: "m.gguf".into(),
+                bytes,
+                sha256,
+            };
+            Ok(Entry::of_file(SMOLLM2.name, "a test".into(), "MIT", file))
+        };
+        entry::install(folder.path(), SMOLLM2.name, false, fill).unwrap();
+        let pull = Pull {
+            name: SMOLLM2.name,
+            from: None,
+            revision: Some("main"),
+        };
+        let output = Output::new(false, false);
+        let refused = store
+            .pull(&pull, &output, &Interrupt::default())
+            .unwrap_err();
+        assert_eq!(refused.exit, Exit::Usage);
+        assert!(store.fetched(SMOLLM2.name).unwrap().is_some());
     }
 
     #[test]

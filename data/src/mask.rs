@@ -13,6 +13,7 @@ use crate::message::{Message, Role};
 use crate::template::{Ask, Template, TemplateError};
 use crate::tokenizer::{Piece, Special, Tokenizer, TokenizerError};
 
+pub use crate::escape::Unbreakable;
 use rendering::Rendering;
 
 /// The label of a token that does not count in the loss.
@@ -41,6 +42,9 @@ pub enum MaskError {
         "the conversation holds nearly all private-use characters U+100000 to U+10FFFD; three must be free to mark places in it"
     )]
     NoMark,
+    /// A special token of one character stands in the text.
+    #[error(transparent)]
+    Unbreakable(#[from] Unbreakable),
     /// Generation blocks and assistant turns do not correspond.
     #[error(
         "the chat template marks {blocks} generation blocks for {turns} assistant messages; they must be as many"

@@ -14,9 +14,7 @@ mod stream;
 
 use std::panic::{self, AssertUnwindSafe};
 
-use tokenizers::{
-    AddedVocabulary, Model, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer,
-};
+use tokenizers::{AddedVocabulary, Model, OffsetType, PreTokenizedString, PreTokenizer};
 
 pub use bytes::{byte_tokenizer_config, byte_tokenizer_json};
 pub use gguf::GgufTokenizer;
@@ -362,26 +360,6 @@ impl Tokenizer {
     #[must_use]
     pub fn chat_template(&self) -> Option<&str> {
         self.chat_template.as_deref()
-    }
-
-    /// Where special tokens stand in a text, as byte ranges in order.
-    pub(crate) fn special_spans(&self, text: &str) -> Vec<std::ops::Range<usize>> {
-        if !text.bytes().any(|b| self.special_starts[usize::from(b)]) {
-            return Vec::new();
-        }
-        let added = self.inner.get_added_vocabulary();
-        let split = added.extract_and_normalize(self.inner.get_normalizer(), text);
-        split
-            .get_splits(OffsetReferential::Original, OffsetType::Byte)
-            .into_iter()
-            .filter(|(_, _, tokens)| {
-                let token = tokens.as_ref().and_then(|tokens| tokens.first());
-                token
-                    .and_then(|token| added.simple_id_to_token(token.id))
-                    .is_some_and(|content| added.is_special_token(&content))
-            })
-            .map(|(_, (start, end), _)| start..end)
-            .collect()
     }
 
     /// Whether the text holds bytes that no token of this vocabulary can spell, so that they would be lost.

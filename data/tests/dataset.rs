@@ -285,6 +285,15 @@ fn the_list_of_faults_is_capped_and_the_totals_are_not() {
 }
 
 #[test]
+fn blank_lines_between_records_are_all_counted() {
+    let file = format!("{CHAT}\n{}{CHAT}\n\n{CHAT}\n\n", "\n".repeat(250));
+    let report = check(file, &options()).report;
+    assert_eq!(report.errors.listed.len(), MAX_PROBLEMS);
+    assert_eq!(report.errors.totals[&Code::BlankLine], 251);
+    assert_eq!((report.rows_in, report.rows_used), (3, 3));
+}
+
+#[test]
 fn unknown_columns_are_warned_of_once_each() {
     let record = CHAT
         .replace("\"role\"", "\"mood\": 1, \"role\"")

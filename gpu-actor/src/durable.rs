@@ -69,7 +69,7 @@ fn fill(
         path: path.to_path_buf(),
         source,
     };
-    fs::create_dir_all(parent).map_err(|error| refused(parent, error))?;
+    make_folders(parent).map_err(|error| refused(parent, error))?;
     if beside.exists() {
         fs::remove_dir_all(beside).map_err(|error| refused(folder, error))?;
     }
@@ -84,8 +84,29 @@ fn fill(
     sync(beside).map_err(|error| refused(folder, error))
 }
 
+/// Makes a folder and those above it that are absent, with names that outlive a power cut.
+///
+/// # Errors
+/// Of the system.
+pub fn make_folders(folder: &Path) -> std::io::Result<()> {
+    let mut absent = Vec::new();
+    for above in folder.ancestors() {
+        if above.as_os_str().is_empty() || above.is_dir() {
+            break;
+        }
+        absent.push(above);
+    }
+    fs::create_dir_all(folder)?;
+    // A name is durable when the folder that holds it is synced: from the top down.
+    let holders = absent.iter().rev().filter_map(|made| made.parent());
+    holders.into_iter().try_for_each(sync)
+}
+
 /// Makes the names in a folder durable.
-fn sync(folder: &Path) -> std::io::Result<()> {
+///
+/// # Errors
+/// Of the system.
+pub fn sync(folder: &Path) -> std::io::Result<()> {
     let folder = if folder.as_os_str().is_empty() {
         Path::new(".")
     } else {
@@ -109,6 +130,17 @@ mod tests {
         let again = write_folder(&target, &[("x", b"3".to_vec())]);
         assert!(matches!(again, Err(DurableError::Exists { .. })));
         assert_eq!(fs::read(target.join("x")).unwrap(), b"1");
+    }
+
+    #[test]
+    fn folders_are_made_where_they_are_absent() {
+        let root = tempfile::tempdir().unwrap();
+        let deep = root.path().join("a/b/c");
+        make_folders(&deep).unwrap();
+        make_folders(&deep).unwrap();
+        assert!(deep.is_dir());
+        fs::write(root.path().join("file"), b"").unwrap();
+        assert!(make_folders(&root.path().join("file/sub")).is_err());
     }
 
     #[test]

@@ -255,7 +255,8 @@ impl Model {
         self.shape.rope.inverse_frequencies(self.shape.head_dim)
     }
 
-    /// SHA-256 in hexadecimal over names, formats and bytes of all tensors held, in canonical order.
+    /// SHA-256 in hexadecimal over what the formulas take from the shape (rotation, epsilon, window, heads), and over
+    /// names, formats and bytes of all tensors held, in canonical order.
     ///
     /// The same weights in another container (shards, one file, GGUF of the same formats) give the same hash; a
     /// conversion to another format gives another, because it computes something else. Reads all weights.

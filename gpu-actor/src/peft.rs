@@ -4,6 +4,7 @@ pub mod adapter_hub;
 pub mod config;
 mod config_error;
 pub mod files;
+pub mod going_on;
 pub mod init;
 pub mod layout;
 pub mod mask;

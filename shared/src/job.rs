@@ -68,6 +68,21 @@ pub struct JobSpec {
     pub init_from: Option<String>,
 }
 
+impl JobSpec {
+    /// The same with all that changes no result as if it had not been given: two specifications that are equal then
+    /// train to the same bits on the same backbone, rows and first values.
+    #[must_use]
+    pub fn of_results(&self) -> Self {
+        Self {
+            checkpoint: CheckpointSpec::default(),
+            replicas: one_replica(),
+            tenant: None,
+            market: None,
+            ..self.clone()
+        }
+    }
+}
+
 fn default_seed() -> u64 {
     42
 }
@@ -106,8 +121,13 @@ pub struct DataSpec {
     pub max_dropped: f64,
 }
 
+impl DataSpec {
+    /// The share of rows that may be dropped where none is given.
+    pub const MAX_DROPPED: f64 = 0.1;
+}
+
 fn default_max_dropped() -> f64 {
-    0.1
+    DataSpec::MAX_DROPPED
 }
 
 /// What happens to a sample longer than the limit.

@@ -30,6 +30,7 @@ proptest! {
             spec: plan.spec.clone(),
             backbone: "tiny".into(),
             data: "rows".into(),
+            start: None,
             products: shared::job::Products::F32,
         };
 

@@ -135,6 +135,7 @@ pub(crate) fn identity(plan: &Plan) -> Identity {
         spec: plan.spec.clone(),
         backbone: "tiny".into(),
         data: "rows".into(),
+        start: None,
         products: shared::job::Products::F32,
     }
 }

@@ -1,8 +1,9 @@
 //! `spotmux adapter merge`: an adapter and its model as one model.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
+use gpu_actor::durable;
 use gpu_actor::peft::merge::Rounding;
 use serde::Serialize;
 use shared::job::BackboneFormat;
@@ -10,7 +11,9 @@ use shared::job::BackboneFormat;
 use crate::adapter_folder;
 use crate::args::MergeArgs;
 use crate::backbone::{self, Backbone};
+use crate::beside::Beside;
 use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
 use crate::merged_model::Merge;
 use crate::render::{self, Output};
 use crate::settings::Settings;
@@ -38,6 +41,7 @@ pub(crate) fn run(args: &MergeArgs, settings: &Settings, output: &Output) -> Res
         );
         return Err(Failure::new(Exit::BadInput, message).hint("remove it, or name another folder"));
     }
+    let interrupt = Interrupt::listen()?;
     let store = Store::new(settings)?;
     let cpu = backbone::cpu(None)?;
     let here = Path::new(".");
@@ -58,11 +62,15 @@ pub(crate) fn run(args: &MergeArgs, settings: &Settings, output: &Output) -> Res
         values: &found.values,
         format: args.format,
         cpu: &cpu,
+        interrupt: &interrupt,
     };
+    interrupt.after_steps();
     let rounding = beside(&args.output, |folder| {
         merge.write(folder).map_err(|error| {
             let system = error.chain().any(|cause| cause.is::<std::io::Error>());
-            let exit = if system {
+            let exit = if interrupt.asked() {
+                Exit::Interrupted
+            } else if system {
                 Exit::Internal
             } else {
                 Exit::BadInput
@@ -108,21 +116,23 @@ fn beside<T>(place: &Path, fill: impl FnOnce(&Path) -> Result<T, Failure>) -> Re
             format!("cannot write {}: {error}", place.display()),
         )
     };
-    fs::create_dir_all(parent).map_err(refused)?;
-    let folder = tempfile::Builder::new()
-        .prefix(".spotmux-merge-")
-        .tempdir_in(parent)
-        // Its sentence names the folder beside, which says nothing to anyone.
-        .map_err(|error| refused(error.kind().into()))?;
+    durable::make_folders(parent).map_err(refused)?;
+    let folder = Beside::new(parent, ".spotmux-merge-").map_err(refused)?;
     let value = fill(folder.path()).map_err(|failure| failure.about(place))?;
+    for file in fs::read_dir(folder.path()).map_err(refused)? {
+        let file = file.and_then(|file| File::open(file.path()));
+        file.and_then(|file| file.sync_all()).map_err(refused)?;
+    }
+    durable::sync(folder.path()).map_err(refused)?;
     fs::rename(folder.path(), place).map_err(refused)?;
+    durable::sync(parent).map_err(refused)?;
     Ok(value)
 }
 
 fn text(told: &Told) -> String {
     let rounding = &told.rounding;
     let loss = format!(
-        "{} matrices changed; rounding to 16 bits moved a value by at most {:.1} % of the largest change",
+        "{} weights and biases changed; rounding to 16 bits moved a value by at most {:.1} % of the largest change",
         rounding.merged,
         100.0 * rounding.worst_ratio
     );

@@ -8,7 +8,7 @@ use shared::job::BackboneFormat;
 use crate::args::DemoArgs;
 use crate::backbone::{self, Backbone};
 use crate::clock::Stopwatch;
-use crate::demo::kit;
+use crate::demo::kit::{self, Changes};
 use crate::demo::lodging::Wishes;
 use crate::demo::report::{self, Costs};
 use crate::demo::scene::{Scene, again};
@@ -29,20 +29,17 @@ pub(crate) fn run(args: &DemoArgs, settings: &Settings, output: &Output) -> Resu
     let store = Store::new(settings)?;
     let folder = folder(args.output.as_deref())?;
     let chosen = choose(args, &store, &folder, output, &interrupt)?;
-    kit::unpack(&folder)?;
+    let changes = Changes {
+        steps: args.steps,
+        products: args.products,
+    };
+    kit::unpack(&folder, changes)?;
     interrupt.at_once();
     let mut jobs = Jobs::read(&folder.join(kit::JOBS))?;
     if let Some(model) = &chosen {
         jobs.use_model(model);
     }
-    if let Some(steps) = args.steps {
-        for job in &mut jobs.file.jobs {
-            job.train.epochs = None;
-            job.train.steps = Some(steps);
-        }
-    }
-    let mut engine = jobs.file.engine.clone();
-    engine.products = args.products.unwrap_or(engine.products);
+    let engine = jobs.file.engine.clone();
     let cpu = backbone::cpu_with(args.threads.filter(|_| args.alone), engine.products)?;
     let backbone = Backbone::open(
         &store,

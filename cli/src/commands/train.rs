@@ -122,7 +122,13 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
     // What was trained is saved; until here nothing is at stake.
     interrupt.after_steps();
     let mut run = Run::new(&backbone, &cpu, &engine, prepared)?;
-    let exit = run.train(output, &interrupt)?;
+    let exit = match run.train(output, &interrupt) {
+        Ok(exit) => exit,
+        Err(failure) => {
+            conclude(&run, failure.exit, &jobs, output)?;
+            return Err(failure);
+        }
+    };
     if exit == Exit::Interrupted {
         let file = render::shell_word(&args.jobs.display().to_string());
         output.next(&[format!("spotmux train {file}   # with the same options")]);
@@ -262,7 +268,7 @@ fn conclude(run: &Run, exit: Exit, jobs: &Jobs, output: &Output) -> Result<(), F
     output.result(&summary, &text)?;
     if let Some(first) = reports.iter().find(|report| report.state == "finished") {
         let (model, adapter) = (
-            render::shell_word(&jobs.file.model),
+            render::shell_word(&jobs.model_from_here()),
             render::shell_word(&first.adapter),
         );
         output.next(&[

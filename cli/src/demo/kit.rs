@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use data::message::{Message, Role};
 use serde::Deserialize;
+use shared::job::Products;
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::language::Language;
@@ -83,16 +84,49 @@ impl Probe {
     }
 }
 
+/// What is asked for in another way than the file of jobs has it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Changes {
+    /// Optimizer steps of every job.
+    pub(crate) steps: Option<u64>,
+    /// How products with frozen weights are computed.
+    pub(crate) products: Option<Products>,
+}
+
+impl Changes {
+    /// The file of jobs with the changes in it: what is trained is what lies there, and can be gone on with.
+    fn applied(self, text: &str) -> String {
+        let mut changed = String::with_capacity(text.len());
+        for line in text.lines() {
+            match (self.steps, line.split_once(LENGTH)) {
+                (Some(steps), Some(("", rest))) => {
+                    let rest = rest.split_once(',').map_or(" }", |(_, rest)| rest);
+                    changed.push_str(&format!("train = {{ steps = {steps},{rest}\n"));
+                }
+                _ => changed.push_str(&format!("{line}\n")),
+            }
+            if let (Some(products), true) = (self.products, line.starts_with("output = ")) {
+                changed.push_str(&format!("\n[engine]\nproducts = \"{products}\"\n"));
+            }
+        }
+        changed
+    }
+}
+
+/// How a line of the file of jobs begins that says how long a job trains.
+const LENGTH: &str = "train = { epochs = ";
+
 /// Writes the jobs and their data.
 ///
 /// # Errors
 /// [`Exit::Internal`] when the system refuses.
-pub(crate) fn unpack(folder: &Path) -> Result<(), Failure> {
+pub(crate) fn unpack(folder: &Path, changes: Changes) -> Result<(), Failure> {
     let write = || -> std::io::Result<()> {
         fs::create_dir_all(folder.join("data"))?;
-        FILES
-            .iter()
-            .try_for_each(|(name, text)| fs::write(folder.join(name), text))
+        FILES.iter().try_for_each(|&(name, text)| match name {
+            JOBS => fs::write(folder.join(name), changes.applied(text)),
+            _ => fs::write(folder.join(name), text),
+        })
     };
     write()
         .with_context(|| format!("cannot write to {}", folder.display()))
@@ -134,6 +168,26 @@ mod tests {
             );
         }
         assert_eq!(files.len(), 1 + 2 * jobs.jobs.len());
+    }
+
+    /// What is unpacked is what is trained: `spotmux train` goes on with it.
+    #[test]
+    fn changes_stand_in_the_file() {
+        assert_eq!(
+            JobFile::parse(&Changes::default().applied(FILES[0].1)),
+            Ok(jobs())
+        );
+        let changes = Changes {
+            steps: Some(5),
+            products: Some(Products::Split),
+        };
+        let changed = JobFile::parse(&changes.applied(FILES[0].1)).unwrap();
+        assert_eq!(changed.engine.products, Products::Split);
+        for (changed, mut job) in changed.jobs.into_iter().zip(jobs().jobs) {
+            job.train.epochs = None;
+            job.train.steps = Some(5);
+            assert_eq!(changed, job);
+        }
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! One fetched model on disk, and how it gets there whole.
 
+#[cfg(test)]
+mod tests;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -7,6 +10,7 @@ use data::regular;
 use serde::{Deserialize, Serialize};
 
 use super::hash;
+use crate::beside::Beside;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::render;
 
@@ -45,6 +49,23 @@ pub(crate) struct FileRecord {
     pub(crate) bytes: u64,
     /// SHA-256 in hexadecimal.
     pub(crate) sha256: String,
+}
+
+/// What is wrong with a fetched model.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// A file is absent, or another than was fetched.
+    Changed(Failure),
+    /// A file cannot be read, and may be sound.
+    Unreadable(Failure),
+}
+
+impl Fault {
+    fn told(self) -> Failure {
+        match self {
+            Self::Changed(failure) | Self::Unreadable(failure) => failure,
+        }
+    }
 }
 
 /// What a pull came to.
@@ -118,7 +139,12 @@ impl Entry {
     /// # Errors
     /// [`Exit::BadInput`] naming the file that is absent or changed.
     pub(crate) fn verify(&self) -> Result<(), Failure> {
-        self.check(true)
+        self.check(true).map_err(Fault::told)
+    }
+
+    /// What is wrong with its files, each read whole.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.check(true).err()
     }
 
     /// The same, with sizes only where hashing would take seconds.
@@ -126,26 +152,30 @@ impl Entry {
     /// # Errors
     /// [`Exit::BadInput`] naming the file that is absent or changed.
     pub(crate) fn verify_on_use(&self) -> Result<(), Failure> {
-        self.check(self.bytes() <= HASHED_ON_USE)
+        let hashes = self.bytes() <= HASHED_ON_USE;
+        self.check(hashes).map_err(Fault::told)
     }
 
-    fn check(&self, hashes: bool) -> Result<(), Failure> {
+    fn check(&self, hashes: bool) -> Result<(), Fault> {
         let folder = self.folder.as_ref().unwrap_or(&self.place);
         let again = format!(
             "fetch it again: spotmux model pull {}",
             render::shell_word(&self.name)
         );
-        let wrong = |message: String| Failure::new(Exit::BadInput, message).hint(again.clone());
+        let wrong = |message: String| {
+            Fault::Changed(Failure::new(Exit::BadInput, message).hint(again.clone()))
+        };
+        let unread = |path: &Path, error: std::io::Error| {
+            let message = format!("{} of model {}: {error}", path.display(), self.name);
+            match error.kind() {
+                std::io::ErrorKind::NotFound => wrong(message),
+                _ => Fault::Unreadable(Failure::new(Exit::BadInput, message)),
+            }
+        };
         for file in &self.files {
             let path = folder.join(&file.name);
             let size = fs::metadata(&path)
-                .map_err(|error| {
-                    wrong(format!(
-                        "{} of model {}: {error}",
-                        path.display(),
-                        self.name
-                    ))
-                })?
+                .map_err(|error| unread(&path, error))?
                 .len();
             if size != file.bytes {
                 let (name, want) = (path.display(), file.bytes);
@@ -154,8 +184,7 @@ impl Entry {
                 )));
             }
             if hashes {
-                let (_, found) = hash::file(&path)
-                    .map_err(|error| wrong(format!("{}: {error}", path.display())))?;
+                let (_, found) = hash::file(&path).map_err(|error| unread(&path, error))?;
                 if found != file.sha256 {
                     let (name, want) = (path.display(), &file.sha256);
                     return Err(wrong(format!(
@@ -165,16 +194,6 @@ impl Entry {
             }
         }
         Ok(())
-    }
-
-    /// Takes the entry off the disk (files in another cache stay).
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub(super) fn remove(&self) -> Result<(), Failure> {
-        fs::remove_dir_all(&self.place)
-            .map_err(|error| anyhow::anyhow!("cannot remove {}: {error}", self.place.display()))
-            .or_exit(Exit::Internal)
     }
 }
 
@@ -220,13 +239,15 @@ pub(super) fn open(models: &Path, key: &str) -> Result<Option<Entry>, Failure> {
     Ok(Some(entry))
 }
 
-/// Makes an entry: filled in a folder beside, synced, then renamed into place.
+/// Makes an entry: filled in a folder beside, synced, then renamed into place. With `replaces`, the one that is there
+/// goes when the new one is whole, and not before.
 ///
 /// # Errors
 /// What `fill` says, or that the system refuses to write; nothing half written stays.
 pub(super) fn install(
     models: &Path,
     key: &str,
+    replaces: bool,
     fill: impl FnOnce(&Path) -> Result<Entry, Failure>,
 ) -> Result<Entry, Failure> {
     let refused = |error: std::io::Error| {
@@ -240,10 +261,7 @@ pub(super) fn install(
         ))
     };
     fs::create_dir_all(models).map_err(refused)?;
-    let beside = tempfile::Builder::new()
-        .prefix(&format!(".{key}-"))
-        .tempdir_in(models)
-        .map_err(refused)?;
+    let beside = Beside::new(models, &format!(".{key}-")).map_err(refused)?;
     let mut entry = fill(beside.path())?;
     let text = serde_json::to_vec_pretty(&entry).or_exit(Exit::Internal)?;
     fs::write(beside.path().join(RECORD), text).map_err(refused)?;
@@ -253,79 +271,31 @@ pub(super) fn install(
             .map_err(refused)?;
     }
     let place = models.join(key);
-    match fs::rename(beside.path(), &place) {
-        Ok(()) => {}
+    if !put(models, key, beside.path(), replaces).map_err(refused)? {
         // Another process was faster; what it fetched has the same hashes.
-        Err(_) if place.join(RECORD).exists() => {
-            return open(models, key)?.ok_or_else(|| refused(std::io::ErrorKind::NotFound.into()));
-        }
-        Err(error) => return Err(refused(error)),
+        return open(models, key)?.ok_or_else(|| refused(std::io::ErrorKind::NotFound.into()));
     }
     entry.place = place;
     Ok(entry)
 }
 
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-
-    use super::*;
-
-    fn fill(folder: &Path) -> Result<Entry, Failure> {
-        fs::write(folder.join("m.gguf"), b"weights").unwrap();
-        let (bytes, sha256) = hash::file(&folder.join("m.gguf")).unwrap();
-        let file = FileRecord {
-            name: "m.gguf".into(),
-            bytes,
-            sha256,
-        };
-        Ok(Entry::of_file("m", "a test".into(), "MIT", file))
+/// Moves a whole entry into its place; false when a whole one is there that is not to be replaced. Anything else in the
+/// place, such as what is left of a removal that was cut off, goes.
+fn put(models: &Path, key: &str, whole: &Path, replaces: bool) -> std::io::Result<bool> {
+    let place = models.join(key);
+    match fs::rename(whole, &place) {
+        Ok(()) => return Ok(true),
+        Err(_) if !replaces && place.join(RECORD).exists() => return Ok(false),
+        Err(error) if place.symlink_metadata().is_err() => return Err(error),
+        Err(_) => {}
     }
-
-    #[test]
-    fn an_entry_is_whole_or_absent() {
-        let models = tempfile::tempdir().unwrap();
-        let failed = install(models.path(), "m", |folder| {
-            fs::write(folder.join("half"), b"x").unwrap();
-            Err(Failure::new(Exit::NotFound, "no network"))
-        });
-        assert_eq!(failed.unwrap_err().exit, Exit::NotFound);
-        assert_eq!(fs::read_dir(models.path()).unwrap().count(), 0);
-        let entry = install(models.path(), "m", fill).unwrap();
-        assert_eq!(entry.model(), models.path().join("m/m.gguf"));
-        let again = open(models.path(), "m").unwrap().unwrap();
-        again.verify().unwrap();
-        assert_eq!(fs::read_dir(models.path()).unwrap().count(), 1);
+    let aside = Beside::new(models, &format!(".{key}-old-"))?;
+    let old = aside.path().join(key);
+    fs::rename(&place, &old)?;
+    if let Err(error) = fs::rename(whole, &place) {
+        // The old one is better than none.
+        let _ = fs::rename(&old, &place);
+        return Err(error);
     }
-
-    #[test]
-    fn a_changed_file_is_noticed() {
-        let models = tempfile::tempdir().unwrap();
-        let entry = install(models.path(), "m", fill).unwrap();
-        fs::write(entry.model(), b"weightz").unwrap();
-        let failure = entry.verify_on_use().unwrap_err();
-        assert_eq!(failure.exit, Exit::BadInput);
-        assert!(
-            failure.message().contains("was changed"),
-            "{}",
-            failure.message()
-        );
-        fs::write(entry.model(), b"w").unwrap();
-        assert!(
-            entry
-                .verify()
-                .unwrap_err()
-                .message()
-                .contains("has 1 bytes, 7 were fetched")
-        );
-    }
-
-    #[test]
-    fn a_damaged_record_is_an_error_with_a_remedy() {
-        let models = tempfile::tempdir().unwrap();
-        let entry = install(models.path(), "m", fill).unwrap();
-        fs::write(entry.place.join(RECORD), b"{").unwrap();
-        let failure = open(models.path(), "m").unwrap_err();
-        assert_eq!((failure.exit, failure.hints.len()), (Exit::BadInput, 1));
-    }
+    Ok(true)
 }

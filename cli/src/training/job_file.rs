@@ -63,6 +63,15 @@ impl Jobs {
         })
     }
 
+    /// The model as one names it from where one stands: the path that the file means, or the name of a fetched one.
+    pub(crate) fn model_from_here(&self) -> String {
+        let path = self.model_folder.join(&self.file.model);
+        match path.exists() {
+            true => path.display().to_string(),
+            false => self.file.model.clone(),
+        }
+    }
+
     /// Puts a model of the command line in the place of the file's; its path starts where the command was given.
     pub(crate) fn use_model(&mut self, model: &str) {
         model.clone_into(&mut self.file.model);
@@ -88,6 +97,11 @@ mod tests {
         let mut jobs = Jobs::read(&path).unwrap();
         assert_eq!(jobs.output, folder.path().join("adapters"));
         assert_eq!(jobs.model_folder, folder.path());
+        // A name means the same everywhere, a path what lies beside the file.
+        assert_eq!(jobs.model_from_here(), "m");
+        fs::create_dir(folder.path().join("m")).unwrap();
+        let beside = folder.path().join("m").display().to_string();
+        assert_eq!(jobs.model_from_here(), beside);
         jobs.use_model("other");
         assert_eq!(
             (jobs.file.model.as_str(), jobs.model_folder),

@@ -14,7 +14,7 @@ use shared::model::ModelShape;
 use super::method;
 use super::place::PROVENANCE;
 use super::prepare::Prepared;
-use super::record::{self, FileRecord, Record};
+use super::record::{FileRecord, Record};
 use crate::exit::{Exit, Failure, OrExit};
 
 /// Saves a job's state.
@@ -94,7 +94,7 @@ fn beside(
     let provenance = Record {
         spotmux: env!("CARGO_PKG_VERSION").into(),
         job: job.name().into(),
-        job_sha256: record::hash(&job.ready.identity)?,
+        job_sha256: job.ready.identity.hash(),
         base: base.into(),
         base_sha256: job.ready.identity.backbone.clone(),
         data_sha256: job.ready.identity.data.clone(),

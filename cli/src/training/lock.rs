@@ -1,6 +1,6 @@
 //! One run a folder: the folder itself is locked, which leaves nothing behind and ends with the process, however it ends.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Metadata, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ impl Lock {
     ///
     /// # Errors
     /// [`LockError`] when another run has it.
-    pub(super) fn take(folder: &Path) -> Result<Option<Self>, LockError> {
+    pub(crate) fn take(folder: &Path) -> Result<Option<Self>, LockError> {
         let Ok(open) = File::open(folder) else {
             return Ok(None);
         };
@@ -37,7 +37,7 @@ impl Lock {
             Ok(()) => Ok(Some(Self { _folder: open })),
             Err(TryLockError::WouldBlock) => Err(LockError {
                 path: folder.to_path_buf(),
-                process: open.metadata().ok().and_then(|data| process(data.ino())),
+                process: open.metadata().ok().and_then(|data| process(&data)),
             }),
             Err(TryLockError::Error(error)) => {
                 let folder = folder.display();
@@ -49,23 +49,30 @@ impl Lock {
 }
 
 /// The process that holds a lock on a file, where the system tells.
-fn process(file: u64) -> Option<u32> {
+fn process(file: &Metadata) -> Option<u32> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
-    holder_in(&locks, file)
+    holder_in(&locks, file.dev(), file.ino())
 }
 
-/// From lines such as `1: FLOCK  ADVISORY  WRITE 4711 08:01:393217 0 EOF`.
-fn holder_in(locks: &str, file: u64) -> Option<u32> {
-    let number = format!(":{file}");
+/// From lines such as `1: FLOCK  ADVISORY  WRITE 4711 08:01:393217 0 EOF`, the device in hexadecimal. Some file systems
+/// show another device there than to those who ask for the file's: then nobody is named.
+fn holder_in(locks: &str, device: u64, file: u64) -> Option<u32> {
+    let (major, minor) = major_minor(device);
+    let held = format!("{major:02x}:{minor:02x}:{file}");
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
-            [_, "FLOCK", _, "WRITE", process, place, ..] if place.ends_with(&number) => {
-                process.parse().ok()
-            }
+            [_, "FLOCK", _, "WRITE", process, place, ..] if place == held => process.parse().ok(),
             _ => None,
         }
     })
+}
+
+/// The two numbers of a device, as Linux packs them.
+fn major_minor(device: u64) -> (u64, u64) {
+    let major = ((device >> 8) & 0xfff) | ((device >> 32) & !0xfff);
+    let minor = (device & 0xff) | ((device >> 12) & !0xff);
+    (major & 0xffff_ffff, minor & 0xffff_ffff)
 }
 
 #[cfg(test)]
@@ -89,7 +96,12 @@ mod tests {
     #[test]
     fn the_holder_is_found_by_its_file() {
         let locks = "1: POSIX  ADVISORY  WRITE 1 08:01:17 0 EOF\n2: FLOCK  ADVISORY  WRITE 4711 08:01:17 0 EOF\n2: -> FLOCK  ADVISORY  WRITE 9 08:01:17 0 EOF\n";
-        assert_eq!(holder_in(locks, 17), Some(4711));
-        assert_eq!(holder_in(locks, 7), None);
+        assert_eq!(holder_in(locks, 0x801, 17), Some(4711));
+        assert_eq!(holder_in(locks, 0x801, 7), None);
+        // The same number on another device is another file.
+        assert_eq!(holder_in(locks, 0x802, 17), None);
+        assert_eq!(major_minor(0x1_0000_0801), (0x8, 0x10_0001));
+        assert_eq!(major_minor(0xfe03), (0xfe, 3));
+        assert_eq!(major_minor(0x12_3456_0801 & 0xffff_ffff), (0x8, 0x34501));
     }
 }

@@ -2,7 +2,7 @@
 
 use gpu_actor::train::memory::{self, Estimate, Rows};
 use gpu_actor::train::progress;
-use shared::job::EngineSpec;
+use shared::job::{BackboneFormat, EngineSpec};
 use shared::model::ModelShape;
 use shared::recompute::Recompute;
 
@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure};
 use crate::machine::{self, Available};
 use crate::render;
 
-/// The program itself: code, tokenizer, token rows, thread stacks.
+/// The program itself: code, tokenizer, thread stacks.
 const PROGRAM: u64 = 64 << 20;
 
 /// What a run will need.
@@ -21,6 +21,19 @@ pub(crate) struct Forecast {
     pub(crate) estimate: Estimate,
     /// If every layer recomputed.
     pub(crate) recomputed: Estimate,
+    /// Token rows of all jobs, in bytes.
+    pub(crate) rows: u64,
+    /// What of all this is held by now, and by no file: rows, values and states, a backbone that was converted.
+    pub(crate) held: u64,
+}
+
+impl Forecast {
+    /// Of a run so estimated.
+    fn needed(&self, estimate: &Estimate) -> u64 {
+        [PROGRAM, self.rows]
+            .into_iter()
+            .fold(estimate.total(), u64::saturating_add)
+    }
 }
 
 /// Predicts a run of the jobs that are not done, on a backbone of so many bytes.
@@ -41,9 +54,17 @@ pub(crate) fn predict(
         longest,
     };
     let with = |recompute| memory::predict(shape, backbone, &pairs, rows, recompute);
+    let rows = jobs.iter().map(|job| job.ready.row_bytes()).sum();
+    let values = jobs.iter().map(|job| job.ready.value_bytes()).sum::<u64>();
+    let converted = match engine.backbone {
+        BackboneFormat::AsShipped => 0,
+        BackboneFormat::F32 | BackboneFormat::Bf16 => backbone,
+    };
     Forecast {
         estimate: with(engine.recompute),
         recomputed: with(Recompute::All),
+        rows,
+        held: PROGRAM + rows + values + converted,
     }
 }
 
@@ -83,29 +104,38 @@ pub(crate) fn check(forecast: &Forecast, engine: &EngineSpec) -> Result<(), Fail
     let Some(mut available) = machine::available() else {
         return Ok(());
     };
-    // What this process holds by now is part of the estimate.
-    available.bytes += machine::memory().map_or(0, |memory| memory.anonymous);
+    // What of the estimate is held by now is not free any more, and needed once only.
+    let anonymous = machine::memory().map_or(0, |memory| memory.anonymous);
+    available.bytes += anonymous.min(forecast.held);
     judge(forecast, engine, &available)
 }
 
 fn judge(forecast: &Forecast, engine: &EngineSpec, available: &Available) -> Result<(), Failure> {
     let estimate = &forecast.estimate;
-    let needed = estimate.total() + PROGRAM;
+    let needed = forecast.needed(estimate);
     if needed <= available.bytes {
         return Ok(());
     }
     let of_pass = |estimate: &Estimate| estimate.tape + estimate.carried + estimate.buffers;
     let pass = of_pass(estimate);
     let message = format!(
-        "the run needs about {} (backbone {}, a pass {}, jobs {}), {} are available ({})",
+        "the run needs about {} (backbone {}, a pass {}, jobs {}, token rows {}), {} are available ({})",
         render::bytes(needed),
         render::bytes(estimate.backbone),
         render::bytes(pass),
         render::bytes(estimate.adapters),
+        render::bytes(forecast.rows),
         render::bytes(available.bytes),
         available.bound
     );
     let failure = Failure::new(Exit::WouldNotFit, message);
+    if estimate.backbone.saturating_add(PROGRAM) > available.bytes {
+        return Err(failure.hint(smaller_backbone(engine)));
+    }
+    if forecast.rows >= pass.max(estimate.adapters) {
+        let rows = "train the jobs in two files, one after the other, or on fewer samples";
+        return Err(failure.hint(rows));
+    }
     if pass <= estimate.adapters {
         let ranks = "lower the ranks, or train the jobs in two files, one after the other";
         return Err(failure.hint(ranks));
@@ -123,11 +153,22 @@ fn judge(forecast: &Forecast, engine: &EngineSpec, available: &Available) -> Res
              all {}; it takes up to a third more time, and changes no result",
             engine.recompute,
             render::bytes(recomputed),
-            render::bytes(forecast.recomputed.total() + PROGRAM)
+            render::bytes(forecast.needed(&forecast.recomputed))
         ))
     } else {
         failure
     })
+}
+
+/// What helps where the backbone alone is too large.
+fn smaller_backbone(engine: &EngineSpec) -> String {
+    let smaller = "a smaller model, or one of fewer bits (a .gguf file of Q8_0 or Q4_0)";
+    match engine.backbone {
+        BackboneFormat::AsShipped => format!("the backbone alone does not fit: take {smaller}"),
+        BackboneFormat::F32 | BackboneFormat::Bf16 => format!(
+            "the backbone alone does not fit: set engine.backbone = \"as-shipped\", or take {smaller}"
+        ),
+    }
 }
 
 /// What helps against long samples.
@@ -166,6 +207,8 @@ mod tests {
             let forecast = Forecast {
                 estimate,
                 recomputed,
+                rows: 0,
+                held: 0,
             };
             judge(&forecast, &engine, &available)
         };
@@ -201,5 +244,41 @@ mod tests {
             ..small
         };
         assert!(judge(many, many).unwrap_err().hints[0].contains("ranks"));
+    }
+
+    #[test]
+    fn what_is_too_large_is_what_the_hints_are_about() {
+        let available = Available {
+            bytes: 1 << 30,
+            bound: "limit of the control group",
+        };
+        let judged = |backbone: u64, rows: u64, format: BackboneFormat| {
+            let estimate = Estimate {
+                backbone,
+                tape: 1 << 20,
+                ..Estimate::default()
+            };
+            let forecast = Forecast {
+                estimate,
+                recomputed: estimate,
+                rows,
+                held: 0,
+            };
+            let engine = EngineSpec {
+                backbone: format,
+                ..EngineSpec::default()
+            };
+            judge(&forecast, &engine, &available)
+        };
+        let shipped = BackboneFormat::AsShipped;
+        assert!(judged(100 << 20, 700 << 20, shipped).is_ok());
+        let failure = judged(100 << 20, 900 << 20, shipped).unwrap_err();
+        assert!(failure.message().contains("token rows 900.0 MiB"));
+        assert!(failure.hints[0].contains("fewer samples"), "{failure:?}");
+        let failure = judged(2 << 30, 0, shipped).unwrap_err();
+        assert_eq!(failure.hints.len(), 1);
+        assert!(failure.hints[0].contains("a smaller model"), "{failure:?}");
+        let failure = judged(2 << 30, 0, BackboneFormat::F32).unwrap_err();
+        assert!(failure.hints[0].contains("as-shipped"), "{failure:?}");
     }
 }

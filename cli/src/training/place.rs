@@ -1,11 +1,12 @@
 //! The folder of a job's results, and the metrics in it.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use data::regular;
+use gpu_actor::durable;
 use gpu_actor::train::event::Event;
 use serde::Deserialize;
 use shared::ids::JobName;
@@ -73,7 +74,9 @@ impl Place {
     /// [`Exit::Internal`] when the system refuses to write, [`Exit::BadInput`] when another run was faster.
     pub(super) fn make(&self) -> Result<Option<Lock>, Failure> {
         let parent = self.0.parent().unwrap_or(&self.0);
-        let made = fs::create_dir_all(parent).and_then(|()| fs::create_dir(&self.0));
+        let made = durable::make_folders(parent)
+            .and_then(|()| fs::create_dir(&self.0))
+            .and_then(|()| durable::sync(parent));
         match made {
             Ok(()) => self.lock().or_exit(Exit::BadInput),
             // What it holds by now was not looked at.
@@ -118,7 +121,7 @@ impl Place {
     }
 
     fn keep_until(&self, step: u64) -> std::io::Result<()> {
-        fs::create_dir_all(&self.0)?;
+        durable::make_folders(&self.0)?;
         let text = match regular::read_text(&self.metrics(), LARGEST_METRICS) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -130,8 +133,12 @@ impl Place {
             .flat_map(|line| [line, "\n"])
             .collect();
         let beside = self.0.join(".metrics.jsonl.partial");
-        fs::write(&beside, kept)?;
-        fs::rename(beside, self.metrics())
+        let mut file = File::create(&beside)?;
+        file.write_all(kept.as_bytes())?;
+        // Renamed before its bytes are safe, it could come back empty.
+        file.sync_all()?;
+        fs::rename(beside, self.metrics())?;
+        durable::sync(&self.0)
     }
 
     /// Adds an event to the metrics. Times are left out, so that a repeated run writes the same.

@@ -5,16 +5,16 @@ use gpu_actor::peft::{config, files};
 use gpu_actor::train::prepare::{self, PrepareError, Surroundings};
 use gpu_actor::train::progress::{self, Progress};
 use kernels::cpu::Cpu;
-use shared::job::JobSpec;
+use shared::job::{DataSpec, JobSpec, Overlong};
 
 use super::job_file::Jobs;
 use super::lock::Lock;
 use super::place::Place;
-use super::record::{self, Record};
+use super::record::Record;
 use crate::adapter_folder;
 use crate::backbone::Backbone;
 use crate::exit::{self, Exit, Failure};
-use crate::render::Output;
+use crate::render::{self, Output};
 
 /// Problems of one data set that are told; the rest is counted.
 const TOLD_OF_A_FILE: usize = 10;
@@ -32,8 +32,8 @@ pub(crate) struct Prepared {
     pub(crate) done: bool,
     /// Whether a damaged adapter of this job must make room.
     pub(super) damaged: bool,
-    /// What the adapter that is there says of itself.
-    pub(super) record: Option<Record>,
+    /// How far an earlier run came.
+    pub(super) progress: Progress,
     /// Whether its folder was there when it was looked at.
     pub(super) known: bool,
     /// Keeps other runs away.
@@ -53,17 +53,12 @@ impl Prepared {
 
     /// Steps taken by an earlier run.
     pub(crate) fn steps_taken(&self) -> u64 {
-        self.progress().step
+        self.progress.step
     }
 
     /// How far an earlier run came.
     pub(crate) fn progress(&self) -> Progress {
-        let written = self.record.as_ref().filter(|_| self.done);
-        match (written, &self.ready.state) {
-            (Some(record), _) => record.progress(),
-            (None, Some(state)) => state.progress.clone(),
-            (None, None) => Progress::default(),
-        }
+        self.progress.clone()
     }
 
     /// Tokens of the longest row, virtual ones included.
@@ -140,11 +135,21 @@ fn one(
         true => None,
         false => place.lock().map_err(|error| refused(error.to_string()))?,
     };
-    let ready =
-        prepare::prepare(spec, around, Some(&place.checkpoints())).map_err(|error| Problems {
-            exit: exit::of_input(&error),
-            sentences: told(&error),
-        })?;
+    let wrong = |error: PrepareError| Problems {
+        exit: exit::of_input(&error),
+        sentences: told(&error, spec, jobs),
+    };
+    let mut ready = prepare::prepare(spec, around).map_err(wrong)?;
+    let adapter = place.adapter();
+    let there = adapter.symlink_metadata().is_ok();
+    let hash = ready.identity.hash();
+    let record = Record::read(&adapter).filter(|record| record.job_sha256 == hash);
+    let damage = record.as_ref().and_then(|record| record.damage(&adapter));
+    let done = there && record.is_some() && damage.is_none();
+    if !done {
+        // A sound adapter of the job needs no checkpoints, whoever wrote them.
+        ready.look_for_state(&place.checkpoints()).map_err(wrong)?;
+    }
     for skipped in &ready.skipped {
         output.note(format!(
             "job {}: skipped a checkpoint: {skipped}",
@@ -159,22 +164,14 @@ fn one(
         output.note(format!("job {}: {remark}", spec.name));
     }
     if ready.data.eval.is_empty() && spec.eval.patience.is_some() {
-        return Err(refused(
-            "eval.patience: no row is held out to judge by: give data.eval or data.eval_split"
-                .into(),
-        ));
+        return Err(refused(nothing_to_judge_by(spec, rows)));
     }
-    let adapter = place.adapter();
-    let there = adapter.symlink_metadata().is_ok();
-    let hash = record::hash(&ready.identity).map_err(|failure| refused(failure.message()))?;
-    let record = Record::read(&adapter).filter(|record| record.job_sha256 == hash);
     let shown = adapter.display();
     if there && record.is_none() {
         return Err(refused(format!(
             "{shown} is there already, and not from this job: choose another output folder, or remove it"
         )));
     }
-    let damage = record.as_ref().and_then(|record| record.damage(&adapter));
     match (&damage, &ready.state) {
         (Some(damage), None) => {
             return Err(refused(format!(
@@ -187,7 +184,13 @@ fn one(
         )),
         (None, _) => {}
     }
-    let done = there && damage.is_none();
+    let written = record.as_ref().filter(|_| done).map(Record::progress);
+    let saved = ready.state.as_ref().map(|state| state.progress.clone());
+    let progress = written.or(saved).unwrap_or_default();
+    if done {
+        // Its rows are told and counted; its values are in the adapter.
+        ready.values = Vec::new();
+    }
     let total = progress::total_steps(&spec.train, ready.data.train.len());
     Ok(Prepared {
         ready,
@@ -195,7 +198,7 @@ fn one(
         place,
         done,
         damaged: damage.is_some(),
-        record,
+        progress,
         known,
         lock,
     })
@@ -209,6 +212,44 @@ fn other_base(spec: &JobSpec, around: &Surroundings<'_>) -> Option<String> {
     adapter_folder::other_base(found.base.as_deref(), around.model)
 }
 
+/// Why early stopping has no row to look at, and what gives it one.
+fn nothing_to_judge_by(spec: &JobSpec, rows: usize) -> String {
+    let data = &spec.data;
+    let remedy = match (&data.eval, data.eval_split > 0.0) {
+        (Some(file), _) => format!("{file} gave none: put rows into it that can be measured"),
+        (None, true) => format!(
+            "data.eval_split holds out none where {rows} is all there is: give more rows, or a file data.eval"
+        ),
+        (None, false) => "give data.eval or data.eval_split".to_owned(),
+    };
+    format!("eval.patience: no row is held out to judge by: {remedy}")
+}
+
+/// The command that lists all that is wrong with a file of samples of a job, named from here, as the job reads it.
+fn whole_check(name: &str, spec: &JobSpec, jobs: &Jobs) -> String {
+    let data = &spec.data;
+    let mut command = format!(
+        "spotmux data check {} --model {}",
+        render::shell_word(name),
+        render::shell_word(&jobs.model_from_here())
+    );
+    if let Some(length) = data.max_length {
+        command.push_str(&format!(" --max-length {length}"));
+    }
+    match data.overlong {
+        Overlong::Drop => {}
+        Overlong::Truncate => command.push_str(" --overlong truncate"),
+        Overlong::Error => command.push_str(" --overlong error"),
+    }
+    if data.train_on_inputs {
+        command.push_str(" --train-on-inputs");
+    }
+    if data.max_dropped != DataSpec::MAX_DROPPED {
+        command.push_str(&format!(" --max-dropped {}", data.max_dropped));
+    }
+    command
+}
+
 /// Everything wrong with one job.
 struct Problems {
     exit: Exit,
@@ -216,7 +257,7 @@ struct Problems {
 }
 
 /// What is wrong with a job; of a data set the first problems, one sentence each.
-fn told(error: &PrepareError) -> Vec<String> {
+fn told(error: &PrepareError, spec: &JobSpec, jobs: &Jobs) -> Vec<String> {
     let PrepareError::Data { job, source } = error else {
         return vec![error.to_string()];
     };
@@ -230,7 +271,8 @@ fn told(error: &PrepareError) -> Vec<String> {
     let more = report.errors.count().saturating_sub(told.len() as u64);
     if more > 0 {
         told.push(format!(
-            "job {job}: {name}: and {more} more; all of them: spotmux data check {name}"
+            "job {job}: {name}: and {more} more; all of them: {}",
+            whole_check(name, spec, jobs)
         ));
     }
     told

@@ -2,16 +2,13 @@
 
 use std::path::Path;
 
-use anyhow::Context;
 use data::regular;
 use gpu_actor::train::progress::Progress;
-use gpu_actor::train::store::Identity;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use shared::hexadecimal;
 
 use super::place::PROVENANCE;
-use crate::exit::{Exit, Failure, OrExit};
 
 /// Largest record read.
 const LARGEST: u64 = 1 << 20;
@@ -97,18 +94,4 @@ impl Record {
             ..Progress::default()
         }
     }
-}
-
-/// SHA-256 of an identity; how often to save changes no result and is left out.
-///
-/// # Errors
-/// [`Exit::Internal`] when it has no JSON form.
-pub(super) fn hash(identity: &Identity) -> Result<String, Failure> {
-    let mut value = serde_json::to_value(identity)
-        .context("an identity without a text")
-        .or_exit(Exit::Internal)?;
-    if let Some(spec) = value["spec"].as_object_mut() {
-        spec.remove("checkpoint");
-    }
-    Ok(hexadecimal::lower(&Sha256::digest(value.to_string())))
 }

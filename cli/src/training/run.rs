@@ -1,6 +1,6 @@
 //! The loop: a round, its events, what they ask to be saved.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gpu_actor::train::event::Event;
 use gpu_actor::train::session::{Session, Standing};
@@ -29,6 +29,8 @@ pub(crate) struct Run {
     base: String,
     /// Jobs set aside, with the reason.
     set_aside: BTreeMap<JobName, String>,
+    /// Jobs of which something could not be kept.
+    unkept: BTreeSet<JobName>,
     /// Tokens a second over all jobs.
     pub(crate) rate: f64,
     /// Seconds spent in rounds.
@@ -60,8 +62,14 @@ impl Run {
         session.cut_above(engine.chunk_tokens());
         let recomputed = engine.recompute.of(model.shape.layers);
         session.stage_mut().recompute(recomputed);
-        for job in jobs.iter_mut().filter(|job| !job.done) {
-            session.admit_prepared(&job.ready).or_exit(Exit::BadInput)?;
+        for job in &mut jobs {
+            if job.done {
+                job.ready.let_go();
+                continue;
+            }
+            session
+                .admit_prepared(&mut job.ready)
+                .or_exit(Exit::BadInput)?;
             if job.lock.is_none() && !job.known {
                 job.lock = job.place.make()?;
             }
@@ -75,6 +83,7 @@ impl Run {
             jobs,
             base: backbone.model.identity(),
             set_aside: BTreeMap::new(),
+            unkept: BTreeSet::new(),
             rate: 0.0,
             seconds: 0.0,
         })
@@ -83,36 +92,62 @@ impl Run {
     /// Trains until every job is finished or set aside, or the user asks to stop.
     ///
     /// # Errors
-    /// [`Exit::Internal`] when something cannot be saved.
+    /// [`Exit::Internal`] when something cannot be saved; what else can be is saved before.
     pub(crate) fn train(
         &mut self,
         output: &Output,
         interrupt: &Interrupt,
     ) -> Result<Exit, Failure> {
-        let mut board = Board::new(output, &self.jobs);
         self.finish_what_was_left()?;
-        while !self.session.is_idle() {
-            if interrupt.asked() {
-                board.clear();
-                return self.stop(output);
+        let mut board = Board::new(output, &self.jobs);
+        let ended = self.rounds(&mut board, output, interrupt);
+        self.rate = board.rate();
+        board.clear();
+        match ended {
+            Ok(()) if !self.session.is_idle() => self.stop(output),
+            Ok(()) if self.set_aside.is_empty() => Ok(Exit::Done),
+            Ok(()) => Ok(Exit::Quarantined),
+            Err(failure) => {
+                let (saved, lost) = self.save();
+                let saved = format!("{saved} other jobs are saved: run the same command again");
+                Err(lost.into_iter().fold(failure.hint(saved), |told, other| {
+                    told.hint(other.message())
+                }))
             }
+        }
+    }
+
+    /// Round after round, until no job is active or the user asks to stop. What one job cannot keep ends the run, after
+    /// what the others have of the same round is kept.
+    fn rounds(
+        &mut self,
+        board: &mut Board,
+        output: &Output,
+        interrupt: &Interrupt,
+    ) -> Result<(), Failure> {
+        while !self.session.is_idle() && !interrupt.asked() {
             let clock = Stopwatch::start();
             let events = self.session.round();
             let seconds = clock.seconds();
             self.seconds += seconds;
+            let mut first = None;
             for event in &events {
-                self.keep(event)?;
+                if self.unkept.contains(event.job()) {
+                    continue;
+                }
+                if let Err(failure) = self.keep(event) {
+                    self.unkept.insert(event.job().clone());
+                    first.get_or_insert(failure);
+                    continue;
+                }
                 board.show(event);
                 output.event(&Told { event, seconds });
             }
+            if let Some(failure) = first {
+                return Err(failure);
+            }
         }
-        self.rate = board.rate();
-        board.clear();
-        Ok(if self.set_aside.is_empty() {
-            Exit::Done
-        } else {
-            Exit::Quarantined
-        })
+        Ok(())
     }
 
     /// A job that was ended after its last checkpoint and before its adapter was written has only its end left to
@@ -171,21 +206,34 @@ impl Run {
         keep::adapter(job, &state, shape, &self.base)
     }
 
-    /// Saves every job that is on its way.
-    fn stop(&self, output: &Output) -> Result<Exit, Failure> {
-        let active = self
-            .jobs
-            .iter()
-            .filter(|job| self.session.standing(&job.spec().name) == Some(&Standing::Active));
-        let mut saved = 0;
-        for job in active {
-            self.checkpoint(job)?;
-            saved += 1;
+    /// Saves every job that is on its way, as far as the system lets; how many are saved, and why others are not. One
+    /// whose metrics or last step were not kept stays at its last checkpoint, so that its files agree.
+    fn save(&self) -> (usize, Vec<Failure>) {
+        let (mut saved, mut lost) = (0, Vec::new());
+        for job in &self.jobs {
+            let name = &job.spec().name;
+            let active = self.session.standing(name) == Some(&Standing::Active);
+            if !active || self.unkept.contains(name) {
+                continue;
+            }
+            match self.checkpoint(job) {
+                Ok(()) => saved += 1,
+                Err(failure) => lost.push(failure),
+            }
         }
+        (saved, lost)
+    }
+
+    /// Saves what is on its way, as the user asked to stop.
+    fn stop(&self, output: &Output) -> Result<Exit, Failure> {
+        let (saved, lost) = self.save();
         output.note(format!(
             "stopped; {saved} jobs are saved: spotmux train goes on with them"
         ));
-        Ok(Exit::Interrupted)
+        match lost.into_iter().next() {
+            Some(failure) => Err(failure),
+            None => Ok(Exit::Interrupted),
+        }
     }
 
     /// Why a job was set aside.

@@ -101,7 +101,12 @@ fn merged_is_near(sandbox: &Sandbox, model: &str, quantised: bool) {
             ];
             let told = sandbox.run(&arguments).ended_with(0).last();
             assert_eq!(told["quantised_backbone"], quantised);
-            assert!(told["rounding"]["worst_ratio"].as_f64().is_some(), "{told}");
+            let ratio = told["rounding"]["worst_ratio"].as_f64();
+            assert!(ratio.is_some_and(|ratio| ratio > 0.0), "{name}: {told}");
+            assert!(
+                told["rounding"]["merged"].as_u64() > Some(0),
+                "{name}: {told}"
+            );
             let wanted = logits(&base, Some(&sandbox.path(&format!("{adapter}/adapter"))));
             let found = logits(&sandbox.path(&to), None);
             let (error, learned) = (apart(&found, &wanted), apart(&bare, &wanted));

@@ -26,6 +26,8 @@ pub(super) struct Loader<'a> {
     report: Report,
     /// Blank lines since the last record: an error only if another record follows.
     blanks: Vec<(u64, u64)>,
+    /// How many more of them there were than are kept.
+    more_blanks: u64,
     columns: BTreeSet<String>,
 }
 
@@ -59,6 +61,7 @@ impl<'a> Loader<'a> {
             rows: Vec::new(),
             report,
             blanks: Vec::new(),
+            more_blanks: 0,
             columns: BTreeSet::new(),
         }
     }
@@ -66,8 +69,9 @@ impl<'a> Loader<'a> {
     /// Takes the next line; false when there is no point in reading on.
     pub(super) fn take(&mut self, line: &Line) -> bool {
         if line.is_blank() {
-            if self.blanks.len() <= MAX_PROBLEMS {
-                self.blanks.push((line.number, line.offset));
+            match self.blanks.len() < MAX_PROBLEMS {
+                true => self.blanks.push((line.number, line.offset)),
+                false => self.more_blanks += 1,
             }
             return true;
         }
@@ -76,6 +80,15 @@ impl<'a> Loader<'a> {
             self.report
                 .errors
                 .push(problem.at(number, offset).hint("take the line out"));
+        }
+        let more = std::mem::take(&mut self.more_blanks);
+        if more > 0 {
+            *self
+                .report
+                .errors
+                .totals
+                .entry(Code::BlankLine)
+                .or_default() += more;
         }
         self.report.rows_in += 1;
         match self.record(line) {
@@ -290,7 +303,7 @@ fn failed(error: &MaskError) -> Problem {
         MaskError::Template(_) => Code::TemplateFailed,
         MaskError::Tokenizer(_) => Code::TokenizerFailed,
         MaskError::NotPrefix { .. } | MaskError::Blocks { .. } => Code::MaskUndefined,
-        MaskError::NoMark => Code::Unsupported,
+        MaskError::NoMark | MaskError::Unbreakable(_) => Code::Unsupported,
     };
     Problem::of_file(code, error.to_string())
 }

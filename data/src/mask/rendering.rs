@@ -30,7 +30,7 @@ impl<'a> Rendering<'a> {
         }
         let [hidden, open, close] = escape::unused_characters(&texts).ok_or(MaskError::NoMark)?;
         let escaped = match encoder.special {
-            Special::Plain => escape::escape(encoder.tokenizer, messages, hidden),
+            Special::Plain => escape::escape(encoder.tokenizer, messages, hidden)?,
             Special::Parse => None,
         };
         Ok(Self {

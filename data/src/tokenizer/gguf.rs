@@ -33,8 +33,8 @@ pub struct GgufTokenizer {
     pub unk: Option<u32>,
     /// `tokenizer.ggml.padding_token_id`.
     pub pad: Option<u32>,
-    /// `tokenizer.ggml.add_bos_token`; absent counts as false.
-    pub add_bos: bool,
+    /// `tokenizer.ggml.add_bos_token`; absent: as the rule of `pre` has it, which only for Llama 3 is true.
+    pub add_bos: Option<bool>,
     /// `tokenizer.chat_template`.
     pub chat_template: Option<String>,
 }
@@ -101,7 +101,7 @@ pub(super) fn build(parts: &GgufTokenizer) -> Result<Tokenizer, TokenizerError> 
         .map_err(|error| inconsistent(error.to_string()))?;
     Ok(Tokenizer::assemble(
         inner,
-        special_ids(parts)?,
+        special_ids(parts, *cut)?,
         parts.tokens.len(),
         parts.chat_template.clone(),
     ))
@@ -178,7 +178,7 @@ fn added(parts: &GgufTokenizer, kind: i32) -> Vec<AddedToken> {
         .collect()
 }
 
-fn special_ids(parts: &GgufTokenizer) -> Result<SpecialIds, TokenizerError> {
+fn special_ids(parts: &GgufTokenizer, cut: Cut) -> Result<SpecialIds, TokenizerError> {
     let count = parts.tokens.len();
     let roles = [
         ("bos", parts.bos),
@@ -198,7 +198,8 @@ fn special_ids(parts: &GgufTokenizer) -> Result<SpecialIds, TokenizerError> {
         eos: parts.eos,
         unk: parts.unk,
         pad: parts.pad,
-        add_bos: parts.add_bos,
+        // Converters leave the key out where llama.cpp knows the answer by the name of the rule.
+        add_bos: parts.add_bos.unwrap_or(cut == Cut::Llama3),
     })
 }
 
@@ -284,6 +285,41 @@ mod tests {
             tokenizer.encode("xyz", Special::Parse).unwrap().len()
         };
         assert_eq!((with_word("llama-bpe"), with_word("qwen2")), (1, 3));
+    }
+
+    /// `tokenizer.json` of Llama 3 begins a text by its post-processor; its GGUF file says nothing, and means the same.
+    #[test]
+    fn raw_text_begins_as_with_the_files_of_a_folder() {
+        let raw = |pre: &str, add_bos: Option<bool>| {
+            let parts = GgufTokenizer {
+                bos: Some(256),
+                add_bos,
+                ..parts(pre, &[])
+            };
+            let tokenizer = build(&parts).unwrap();
+            tokenizer.encode_raw("a", Special::Plain).unwrap()
+        };
+        let mut file: serde_json::Value =
+            serde_json::from_str(&build(&parts("llama-bpe", &[])).unwrap().json().unwrap())
+                .unwrap();
+        file["post_processor"] = serde_json::json!({
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "<|end|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"<|end|>": {"id": "<|end|>", "ids": [256], "tokens": ["<|end|>"]}},
+        });
+        let config = br#"{"bos_token": "<|end|>"}"#;
+        let folder = Tokenizer::from_json(file.to_string().as_bytes(), Some(config)).unwrap();
+        let want = folder.encode_raw("a", Special::Plain).unwrap();
+        assert_eq!(want, [256, 97]);
+        for pre in ["llama-bpe", "llama3", "llama-v3"] {
+            assert_eq!(raw(pre, None), want, "{pre}");
+            assert_eq!(raw(pre, Some(false)), [97], "{pre}");
+        }
+        for pre in ["smollm", "gpt-2", "qwen2"] {
+            assert_eq!(raw(pre, None), [97], "{pre}");
+            assert_eq!(raw(pre, Some(true)), want, "{pre}");
+        }
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Special tokens: which ids have a role, and how text that spells one is read.
 
-use tokenizers::{AddedVocabulary, DecoderWrapper};
+use std::ops::Range;
+
+use tokenizers::{AddedVocabulary, DecoderWrapper, OffsetReferential, OffsetType};
+
+use super::Tokenizer;
 
 /// How text that spells a special token is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -38,10 +42,38 @@ pub(super) const END_OF_TURN: [&str; 6] = [
     "<|end|>",
 ];
 
-/// The bytes that special tokens begin with: text without any of them holds no special token.
+impl Tokenizer {
+    /// Where special tokens stand in a text, as byte ranges in order.
+    pub(crate) fn special_spans(&self, text: &str) -> Vec<Range<usize>> {
+        if !text.bytes().any(|b| self.special_starts[usize::from(b)]) {
+            return Vec::new();
+        }
+        let added = self.inner.get_added_vocabulary();
+        let known = added.get_added_tokens_decoder();
+        let split = added.extract_and_normalize(self.inner.get_normalizer(), text);
+        split
+            .get_splits(OffsetReferential::Original, OffsetType::Byte)
+            .into_iter()
+            .filter(|(_, _, tokens)| {
+                let token = tokens.as_ref().and_then(|tokens| tokens.first());
+                // By its id: a normalised token stands in the text by another spelling than its own.
+                token
+                    .and_then(|token| known.get(&token.id))
+                    .is_some_and(|token| token.special)
+            })
+            .map(|(_, (start, end), _)| start..end)
+            .collect()
+    }
+}
+
+/// The bytes that special tokens begin with: text without any of them holds no special token. Where one is looked for
+/// in normalised text, any byte may become its first.
 pub(super) fn first_bytes(added: &AddedVocabulary) -> [bool; 256] {
     let mut starts = [false; 256];
     for token in added.get_added_tokens_decoder().values() {
+        if token.special && token.normalized {
+            return [true; 256];
+        }
         if let Some(&first) = token.content.as_bytes().first().filter(|_| token.special) {
             starts[usize::from(first)] = true;
         }

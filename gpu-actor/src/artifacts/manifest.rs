@@ -11,8 +11,9 @@ use crate::train::identity::Identity;
 use crate::train::progress::Progress;
 use crate::train::seal;
 
-/// The format written and read.
-pub const VERSION: u64 = 1;
+/// The format written and read. 2 says what the job started from, and its backbone's hash covers the numbers of the
+/// formulas.
+pub const VERSION: u64 = 2;
 
 /// Why a text is no manifest to continue from.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -129,21 +130,19 @@ impl StateManifest {
     }
 }
 
-/// The step of a key below a job's folder, and the rest of the key.
-fn step_of<'a>(key: &'a str, folder: &str) -> Option<(u64, &'a str)> {
-    let (step, rest) = key
-        .strip_prefix(folder)?
-        .strip_prefix("step-")?
-        .split_once('/')?;
-    let digits = step.len() == 8 && step.bytes().all(|byte| byte.is_ascii_digit());
-    Some((step.parse().ok().filter(|_| digits)?, rest))
+/// The step of a key below a job's folder, and the rest of the key. Only the name that [`part::folder`] prints is one.
+fn step_of<'a>(key: &'a str, job: &JobName) -> Option<(u64, &'a str)> {
+    let below = key.strip_prefix(&part::job_folder(job))?;
+    let (name, rest) = below.split_once('/')?;
+    let step = name.strip_prefix("step-")?.parse().ok()?;
+    let printed = part::folder(job, step);
+    (key.strip_prefix(&printed)? == rest).then_some((step, rest))
 }
 
 /// Steps of a job that have a manifest, the newest first, from the keys of its folder.
 #[must_use]
 pub fn steps(job: &JobName, keys: &[String]) -> Vec<u64> {
-    let folder = part::job_folder(job);
-    let found = keys.iter().filter_map(|key| step_of(key, &folder));
+    let found = keys.iter().filter_map(|key| step_of(key, job));
     let mut steps: Vec<u64> = found
         .filter(|(_, rest)| *rest == "manifest.json")
         .map(|(step, _)| step)
@@ -156,7 +155,6 @@ pub fn steps(job: &JobName, keys: &[String]) -> Vec<u64> {
 /// but the newest `keep_last` in all, the manifest first.
 #[must_use]
 pub fn superseded(job: &JobName, keys: &[String], newest: u64, keep_last: usize) -> Vec<String> {
-    let folder = part::job_folder(job);
     let wanted: Vec<u64> = steps(job, keys)
         .into_iter()
         .filter(|step| *step <= newest)
@@ -164,7 +162,7 @@ pub fn superseded(job: &JobName, keys: &[String], newest: u64, keep_last: usize)
         .collect();
     let mut old: BTreeMap<u64, Vec<&String>> = BTreeMap::new();
     for key in keys {
-        if let Some((step, rest)) = step_of(key, &folder)
+        if let Some((step, rest)) = step_of(key, job)
             && step < newest
             && !wanted.contains(&step)
         {
@@ -176,4 +174,26 @@ pub fn superseded(job: &JobName, keys: &[String], newest: u64, keep_last: usize)
         }
     }
     old.into_values().flatten().cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn steps_have_the_name_that_is_printed_however_long() {
+        let job = JobName::new("j1").unwrap();
+        let far = 100_000_000;
+        let mut keys: Vec<String> = [7, far, far + 1].map(|step| key(&job, step)).into();
+        keys.push(format!("{}part-0", part::folder(&job, far)));
+        // Nobody prints these.
+        keys.push("jobs/j1/step-7/manifest.json".into());
+        keys.push("jobs/j1/step-+0000009/manifest.json".into());
+        keys.push("jobs/j2/step-00000009/manifest.json".into());
+        assert_eq!(steps(&job, &keys), [far + 1, far, 7]);
+        let gone = superseded(&job, &keys, far + 1, 1);
+        assert_eq!(gone, [&keys[0], &keys[1], &keys[3]].map(Clone::clone));
+    }
 }

@@ -163,7 +163,7 @@ fn tokenizer(metadata: &Metadata<'_>, vocab: usize) -> Result<Option<GgufTokeniz
         eos: special("eos_token_id")?,
         unk: special("unknown_token_id")?,
         pad: special("padding_token_id")?,
-        add_bos: metadata.flag(&key("add_bos_token"))?.unwrap_or(false),
+        add_bos: metadata.flag(&key("add_bos_token"))?,
         chat_template: metadata.text("tokenizer.chat_template")?.map(str::to_owned),
     }))
 }

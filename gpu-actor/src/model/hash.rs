@@ -1,15 +1,16 @@
-//! The identity of a backbone: a hash over its tensors as they are held.
+//! The identity of a backbone: a hash over its tensors as they are held, and over what its formulas take beside them.
 
 use kernels::weight::Weight;
 use sha2::{Digest, Sha256};
 use shared::hexadecimal;
-use shared::model::Projection;
+use shared::model::{ModelShape, Projection, RopeScaling};
 
 use super::{Model, names};
 
-/// Hashes tensors in canonical order: name, format, sizes and bytes of each.
+/// Hashes the formulas' numbers, then tensors in canonical order: name, format, sizes and bytes of each.
 pub(super) fn content_hash(model: &Model) -> String {
     let mut hash = Sha256::new();
+    hash.update(formulas(&model.shape));
     if let Some(embedding) = &model.embedding {
         matrix(&mut hash, names::EMBEDDING, embedding);
     }
@@ -44,6 +45,35 @@ pub(super) fn content_hash(model: &Model) -> String {
         matrix(&mut hash, names::HEAD, head);
     }
     hexadecimal::lower(&hash.finalize())
+}
+
+/// What a pass takes from the shape and no tensor tells, one line. The family is not among it: it says how files are
+/// read, and a GGUF file calls a Mistral model llama. The longest context changes no pass, only which rows there are.
+/// Numbers are written as they are computed with: the epsilon in f32, rotation in f64.
+fn formulas(shape: &ModelShape) -> String {
+    let scaling = match shape.rope.scaling {
+        RopeScaling::Default => "default".to_owned(),
+        RopeScaling::Linear { factor } => format!("linear {factor:?}"),
+        RopeScaling::Llama3 {
+            factor,
+            low_freq_factor,
+            high_freq_factor,
+            original_max_position_embeddings,
+        } => format!(
+            "llama3 {factor:?} {low_freq_factor:?} {high_freq_factor:?} {original_max_position_embeddings}"
+        ),
+    };
+    format!(
+        "formulas: heads {} of {} and {}, epsilon {:?}, rotation {:?} {scaling}, window {:?}, norms of heads {}, tied {}\n",
+        shape.heads,
+        shape.head_dim,
+        shape.kv_heads,
+        shape.norm_eps as f32,
+        shape.rope.theta,
+        shape.sliding_window,
+        shape.qk_norm,
+        shape.tied_embeddings
+    )
 }
 
 fn matrix(hash: &mut Sha256, name: &str, weight: &Weight) {

@@ -4,6 +4,9 @@
 //! setting that would change the numbers and that we do not compute is refused by name, never ignored. Files of the
 //! `adapters` library are read here too, and written by [`adapter_hub`].
 
+#[cfg(test)]
+mod tests;
+
 use serde_json::{Map, Value, json};
 use shared::job::{
     AdapterSpec, BitFitSpec, BottleneckPlacement, BottleneckSpec, DiffSpec, Ia3Spec, LoraSpec,
@@ -189,12 +192,7 @@ fn read_peft(config: &Config) -> Result<AdapterSpec, ConfigError> {
             tokens: config.count("num_virtual_tokens")?,
             init_text: None,
         })),
-        "BOTTLENECK" => Ok(AdapterSpec::Bottleneck(BottleneckSpec {
-            size: config.count("bottleneck_size")?,
-            placement: config
-                .choice::<BottleneckPlacement>("placement", "houlsby, pfeiffer or parallel")?,
-            non_linearity: config.choice::<NonLinearity>("non_linearity", "relu, gelu or silu")?,
-        })),
+        "BOTTLENECK" => read_bottleneck(config),
         "BITFIT" => Ok(AdapterSpec::BitFit(BitFitSpec {
             targets: config.targets("target_modules")?,
         })),
@@ -231,6 +229,22 @@ fn read_lora(config: &Config) -> Result<AdapterSpec, ConfigError> {
         rslora: config.flag("use_rslora")?,
         dora: config.flag("use_dora")?,
         lr_ratio: 1.0,
+    }))
+}
+
+fn read_bottleneck(config: &Config) -> Result<AdapterSpec, ConfigError> {
+    // Always computed with both: false is no way to leave a key out here.
+    for key in ["residual", "bias"] {
+        match config.0.get(key) {
+            None | Some(Value::Null | Value::Bool(true)) => {}
+            Some(other) => return Err(setting(key, other)),
+        }
+    }
+    Ok(AdapterSpec::Bottleneck(BottleneckSpec {
+        size: config.count("bottleneck_size")?,
+        placement: config
+            .choice::<BottleneckPlacement>("placement", "houlsby, pfeiffer or parallel")?,
+        non_linearity: config.choice::<NonLinearity>("non_linearity", "relu, gelu or silu")?,
     }))
 }
 
@@ -388,75 +402,5 @@ impl Config {
             }
             _ => Err(error()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-
-    use super::*;
-
-    /// As version 0.21.2 of the library writes it, every key at its default.
-    const LORA: &str = r#"{"task_type": "CAUSAL_LM", "peft_type": "LORA", "auto_mapping": null,
-        "peft_version": "0.21.2", "base_model_name_or_path": "some/model", "revision": null, "inference_mode": true,
-        "r": 8, "target_modules": ["q_proj"], "exclude_modules": null, "lora_alpha": 16, "lora_dropout": 0.0,
-        "fan_in_fan_out": false, "bias": "none", "use_rslora": false, "modules_to_save": null,
-        "init_lora_weights": true, "layers_to_transform": null, "layers_pattern": null, "rank_pattern": {},
-        "alpha_pattern": {}, "megatron_config": null, "megatron_core": "megatron.core",
-        "trainable_token_indices": null, "loftq_config": {}, "eva_config": null, "corda_config": null,
-        "lora_ga_config": null, "use_dora": false, "velora_config": null, "alora_invocation_tokens": null,
-        "use_qalora": false, "qalora_group_size": 16, "monteclora_config": null, "layer_replication": null,
-        "lora_bias": false, "target_parameters": null, "use_bdlora": null, "arrow_config": null,
-        "kasa_config": null, "ensure_weight_tying": false}"#;
-    const IA3: &str = r#"{"task_type": "CAUSAL_LM", "peft_type": "IA3", "auto_mapping": null,
-        "peft_version": "0.21.2", "base_model_name_or_path": null, "revision": null, "inference_mode": true,
-        "target_modules": ["down_proj", "v_proj"], "exclude_modules": null, "feedforward_modules": ["down_proj"],
-        "fan_in_fan_out": false, "modules_to_save": null, "init_ia3_weights": true}"#;
-    const PREFIX: &str = r#"{"task_type": "CAUSAL_LM", "peft_type": "PREFIX_TUNING", "auto_mapping": null,
-        "peft_version": "0.21.2", "base_model_name_or_path": null, "revision": null, "inference_mode": true,
-        "num_virtual_tokens": 4, "token_dim": 64, "num_transformer_submodules": 1, "num_attention_heads": 4,
-        "num_layers": 2, "modules_to_save": null, "init_weights": null, "encoder_hidden_size": 64,
-        "prefix_projection": false}"#;
-    const PROMPT: &str = r#"{"task_type": "CAUSAL_LM", "peft_type": "PROMPT_TUNING", "auto_mapping": null,
-        "peft_version": "0.21.2", "base_model_name_or_path": null, "revision": null, "inference_mode": true,
-        "num_virtual_tokens": 4, "token_dim": 64, "num_transformer_submodules": 1, "num_attention_heads": 4,
-        "num_layers": 2, "modules_to_save": null, "prompt_tuning_init": "TEXT", "prompt_tuning_init_text": "hello",
-        "tokenizer_name_or_path": "some/model", "tokenizer_kwargs": null}"#;
-
-    #[test]
-    fn what_the_library_writes_is_read() {
-        for text in [LORA, IA3, PREFIX, PROMPT] {
-            assert!(read(text).is_ok(), "{:?}", read(text));
-        }
-    }
-
-    #[test]
-    fn what_changes_the_numbers_is_refused_by_name() {
-        let cases = [
-            ("init_lora_weights", "\"pissa\""),
-            ("init_lora_weights", "\"pissa_niter_4\""),
-            ("init_lora_weights", "\"olora\""),
-            ("init_lora_weights", "\"corda\""),
-            ("init_lora_weights", "\"loftq\""),
-            ("task_type", "\"SEQ_CLS\""),
-            ("bias", "\"all\""),
-            ("fan_in_fan_out", "true"),
-            ("modules_to_save", "[\"lm_head\"]"),
-            ("rank_pattern", "{\"q_proj\": 4}"),
-            ("lora_bias", "true"),
-            ("use_rslora", "\"yes\""),
-            ("lora_dropout", "\"0.1\""),
-            ("a_key_of_tomorrow", "0.5"),
-        ];
-        for (key, value) in cases {
-            let mut file: Value = serde_json::from_str(LORA).unwrap();
-            file[key] = serde_json::from_str(value).unwrap();
-            let message = read(&file.to_string()).unwrap_err().to_string();
-            assert!(message.contains(key), "{message}");
-        }
-        let twice = LORA.replace("\"r\": 8", "\"r\": 8, \"r\": 4");
-        let message = read(&twice).unwrap_err().to_string();
-        assert!(message.contains("`r` is there twice"), "{message}");
     }
 }

@@ -39,7 +39,7 @@ pub enum MergeError {
 pub struct Rounding {
     /// Largest change of a value by rounding, over the largest change of a value by the adapter.
     pub worst_ratio: f64,
-    /// Layers merged.
+    /// Weights and biases changed.
     pub merged: usize,
 }
 
@@ -163,6 +163,12 @@ pub fn add_product(
 }
 
 impl Rounding {
+    /// Takes in what was noted elsewhere.
+    pub fn add(&mut self, other: Self) {
+        self.worst_ratio = self.worst_ratio.max(other.worst_ratio);
+        self.merged += other.merged;
+    }
+
     /// Notes one merged weight: what it was, what it should be, and what 16 bits make of it.
     pub fn note(&mut self, before: &[f32], merged: &[f32], rounded: impl Fn(f32) -> f32) {
         let (mut change, mut error) = (0.0f64, 0.0f64);

@@ -79,7 +79,8 @@ impl Reading {
         let prefix_tokens = prefix.map_or(0, |prefix| prefix.tokens);
         let own = layout.and_then(|layout| layout.prompt.as_ref());
         let own = own.map_or(0, |prompt| prompt.tokens);
-        let wanted = prefix_tokens + own + prompt.len() + limit;
+        let read = prefix_tokens + own + prompt.len();
+        let wanted = read.saturating_add(limit);
         if wanted > shape.max_positions {
             return Err(GenerateError::TooLong {
                 wanted,
@@ -177,5 +178,28 @@ impl<'a> Generator<'a> {
             self.read(&[token]);
         }
         Ok(Some(token))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use shared::model::Family;
+
+    use super::*;
+    use crate::model::tiny::TinySpec;
+
+    #[test]
+    fn no_limit_is_too_large_to_be_refused() {
+        let shape = TinySpec::smallest(Family::Llama).shape();
+        let read = |limit| Reading::new(&shape, None, &[1, 2], &Sampling::default(), limit);
+        assert!(read(shape.max_positions - 2).is_ok());
+        for limit in [shape.max_positions - 1, usize::MAX - 1, usize::MAX] {
+            assert!(
+                matches!(read(limit), Err(GenerateError::TooLong { .. })),
+                "{limit}"
+            );
+        }
     }
 }

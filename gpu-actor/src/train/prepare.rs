@@ -1,10 +1,11 @@
 //! From a job's specification to everything a session needs: checks, rows, layout, first values, checkpoint.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use data::dataset::LoadError;
 use data::job_data::{self, JobData};
+use data::rows::TokenRow;
 use data::template::Template;
 use data::tokenizer::{Tokenizer, TokenizerError};
 use kernels::cpu::Cpu;
@@ -13,12 +14,13 @@ use shared::hexadecimal;
 use shared::job::{JobSpec, Problem};
 use thiserror::Error;
 
+use super::seal;
 use super::session::{JobState, Session};
 use super::store::{self, Identity, StoreError};
 use crate::model::{Model, arithmetic};
 use crate::peft::files::{self, AdapterFileError};
-use crate::peft::init;
 use crate::peft::layout::Layout;
+use crate::peft::{going_on, init};
 
 /// Says why a job cannot start; `job` names it.
 #[derive(Debug, Error)]
@@ -55,13 +57,13 @@ pub enum PrepareError {
         /// What is wrong.
         source: AdapterFileError,
     },
-    /// The adapter to start from is of another method.
-    #[error(
-        "job {job}: init_from has another method, size, targets or (diff pruning) seed than the job's adapter: {found}"
-    )]
+    /// The adapter to start from has other parameters.
+    #[error("job {job}: the adapter at init_from differs from the job's in {}; it is {found}", keys.join(", "))]
     OtherMethod {
         /// The job.
         job: String,
+        /// What differs.
+        keys: Vec<String>,
         /// What the folder holds.
         found: String,
     },
@@ -114,15 +116,12 @@ pub struct Prepared {
     pub skipped: Vec<String>,
 }
 
-/// Checks a job and reads what it needs; nothing is written.
+/// Checks a job and reads what it needs to start; nothing is written. [`Prepared::look_for_state`] finds what it goes
+/// on from.
 ///
 /// # Errors
 /// [`PrepareError`] naming the job and what is wrong.
-pub fn prepare(
-    spec: &JobSpec,
-    around: &Surroundings<'_>,
-    checkpoints: Option<&Path>,
-) -> Result<Prepared, PrepareError> {
+pub fn prepare(spec: &JobSpec, around: &Surroundings<'_>) -> Result<Prepared, PrepareError> {
     let job = || spec.name.to_string();
     let shape = &around.model.shape;
     let problems = spec.problems(shape);
@@ -147,34 +146,68 @@ pub fn prepare(
         job: job(),
         source: Box::new(source),
     })?;
+    let values = first_values(spec, around, &layout)?;
+    let start = spec.init_from.is_some();
     let identity = Identity {
         spec: spec.clone(),
         backbone: around.backbone.to_owned(),
         data: data_hash(&data),
+        start: start.then(|| seal::hash(bytemuck::cast_slice::<f32, u8>(&values))),
         products: arithmetic::of(around.cpu),
     };
-    let found = match checkpoints {
-        Some(folder) => Some(
-            store::newest(folder, &identity)
-                .map_err(|source| PrepareError::Checkpoint { job: job(), source })?,
-        ),
-        None => None,
-    };
-    let (state, skipped) = found.map_or((None, Vec::new()), |found| (found.state, found.skipped));
-    let skipped = skipped
-        .iter()
-        .map(|(path, reason)| format!("{}: {reason}", path.display()))
-        .collect();
-    let values = first_values(spec, around, &layout)?;
     Ok(Prepared {
         spec: spec.clone(),
         layout,
         values,
         data,
         identity,
-        state,
-        skipped,
+        state: None,
+        skipped: Vec::new(),
     })
+}
+
+impl Prepared {
+    /// Reads the newest sound checkpoint below a folder, to go on from.
+    ///
+    /// # Errors
+    /// [`PrepareError::Checkpoint`] when the checkpoints are of something else.
+    pub fn look_for_state(&mut self, checkpoints: &Path) -> Result<(), PrepareError> {
+        let found = store::newest(checkpoints, &self.identity).map_err(|source| {
+            PrepareError::Checkpoint {
+                job: self.spec.name.to_string(),
+                source,
+            }
+        })?;
+        self.state = found.state;
+        let told = |(path, reason): (PathBuf, String)| format!("{}: {reason}", path.display());
+        self.skipped = found.skipped.into_iter().map(told).collect();
+        Ok(())
+    }
+
+    /// Bytes that its token rows take.
+    #[must_use]
+    pub fn row_bytes(&self) -> u64 {
+        let rows = self.data.train.iter().chain(&self.data.eval);
+        let one = |row: &TokenRow| size_of::<TokenRow>() + 4 * (row.ids.len() + row.labels.len());
+        rows.map(|row| one(row) as u64).sum()
+    }
+
+    /// Bytes that its values and the state it goes on from take by now.
+    #[must_use]
+    pub fn value_bytes(&self) -> u64 {
+        let moments = self.state.as_ref().map_or(0, |state| {
+            state.values.len() + state.optimizer.first.len() + state.optimizer.second.len()
+        });
+        ((self.values.len() + moments) * size_of::<f32>()) as u64
+    }
+
+    /// Lets go of rows, values and state that nobody will ask for.
+    pub fn let_go(&mut self) {
+        self.data.train = Vec::new();
+        self.data.eval = Vec::new();
+        self.values = Vec::new();
+        self.state = None;
+    }
 }
 
 fn first_values(
@@ -187,9 +220,12 @@ fn first_values(
         let folder = around.folder.join(folder);
         let imported = files::read(&folder, &around.model.shape)
             .map_err(|source| PrepareError::InitFrom { job: job(), source })?;
-        if imported.layout != *layout {
+        let shape = &around.model.shape;
+        let keys = going_on::misfits(&spec.adapter, layout, spec.seed, &imported, shape);
+        if !keys.is_empty() {
             let found = serde_json::to_string(&imported.spec).unwrap_or_default();
-            return Err(PrepareError::OtherMethod { job: job(), found });
+            let job = job();
+            return Err(PrepareError::OtherMethod { job, keys, found });
         }
         return Ok(imported.values);
     }
@@ -221,21 +257,16 @@ pub fn data_hash(data: &JobData) -> String {
 }
 
 impl Session {
-    /// Admits a prepared job.
+    /// Admits a prepared job, whose rows, values and state are the session's from then on.
     ///
     /// # Errors
     /// [`PrepareError::Refused`] when the session refuses it.
-    pub fn admit_prepared(&mut self, job: &Prepared) -> Result<(), PrepareError> {
-        let (train, eval) = (job.data.train.clone(), job.data.eval.clone());
-        let (layout, values) = (job.layout.clone(), job.values.clone());
-        self.admit(
-            job.spec.clone(),
-            layout,
-            values,
-            train,
-            eval,
-            job.state.clone(),
-        )
-        .map_err(PrepareError::Refused)
+    pub fn admit_prepared(&mut self, job: &mut Prepared) -> Result<(), PrepareError> {
+        let train = std::mem::take(&mut job.data.train);
+        let eval = std::mem::take(&mut job.data.eval);
+        let (values, state) = (std::mem::take(&mut job.values), job.state.take());
+        let (spec, layout) = (job.spec.clone(), job.layout.clone());
+        self.admit(spec, layout, values, train, eval, state)
+            .map_err(PrepareError::Refused)
     }
 }

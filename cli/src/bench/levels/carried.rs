@@ -71,6 +71,7 @@ impl Site<'_> {
                     spec,
                     backbone: String::new(),
                     data: String::new(),
+                    start: None,
                     products: Products::F32,
                 },
                 rows,

@@ -9,8 +9,8 @@ use super::super::traces::name;
 use super::Surroundings;
 use crate::artifacts::recover;
 use crate::artifacts::{ArtifactError, Artifacts};
-use crate::peft::files;
 use crate::peft::layout::Layout;
+use crate::peft::{files, going_on};
 use crate::replica::lead::{Admission, Start};
 use crate::stage::optim::OptimizerState;
 use crate::train::identity::Identity;
@@ -43,6 +43,7 @@ pub(super) fn of(
         spec,
         backbone: around.backbone.clone(),
         data: order.rows_sha256.clone(),
+        start: order.init_from.as_ref().map(|sources| start(sources)),
         products: around.products,
     };
     let found = recover::newest(&*around.store, &own, &identity, &layout)
@@ -69,6 +70,20 @@ pub(super) fn of(
     Ok((admission, recovered))
 }
 
+/// What the adapter to start from is: a hash over names and hashes of its files.
+fn start(sources: &[(String, String)]) -> String {
+    let lines: String = sources
+        .iter()
+        .map(|(key, sha256)| format!("{} {sha256}\n", file_name(key)))
+        .collect();
+    seal::hash(lines.as_bytes())
+}
+
+/// The last part of a key.
+fn file_name(key: &str) -> &str {
+    key.rsplit('/').next().unwrap_or(key)
+}
+
 fn fresh(
     order: &JobOrder,
     around: &Surroundings,
@@ -84,7 +99,7 @@ fn fresh(
         .map_err(|error| system(format!("no folder for the adapter to start from: {error}")))?;
     for (key, sha256) in sources {
         let bytes = fetch(around, key, sha256)?;
-        let file = key.rsplit('/').next().unwrap_or(key);
+        let file = file_name(key);
         std::fs::write(folder.path().join(file), bytes)
             .map_err(|error| system(format!("{file} cannot be written: {error}")))?;
     }
@@ -94,11 +109,13 @@ fn fresh(
     };
     let imported =
         files::read(folder.path(), &around.shape).map_err(|error| wrong(error.to_string()))?;
-    if imported.layout != *layout {
-        return Err(wrong(
-            "the adapter has another method, size, targets or (diff pruning) seed than the job's"
-                .into(),
-        ));
+    let spec = &identity.spec;
+    let keys = going_on::misfits(&spec.adapter, layout, spec.seed, &imported, &around.shape);
+    if !keys.is_empty() {
+        let keys = keys.join(", ");
+        return Err(wrong(format!(
+            "the adapter there differs from the job's in {keys}"
+        )));
     }
     tracing::debug!(job = %own, "starts from an imported adapter");
     let state = JobState {

@@ -251,6 +251,45 @@ fn the_hash_depends_on_every_byte_and_on_nothing_else() {
     assert_ne!(open(&path).unwrap().content_hash(), hash);
 }
 
+/// The same tensors under another config.json are another function.
+#[test]
+fn the_hash_depends_on_what_the_formulas_take_from_the_shape() {
+    let scratch = scratch();
+    let path = folder(
+        &scratch,
+        &TinySpec {
+            sliding_window: Some(16),
+            ..TinySpec::smallest(Family::Mistral)
+        },
+    );
+    let hash = open(&path).unwrap().content_hash();
+    let file = path.join("config.json");
+    let text = fs::read_to_string(&file).unwrap();
+    let config: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut seen = vec![hash.clone()];
+    for (key, value) in [
+        ("rope_theta", serde_json::json!(20_000.0)),
+        (
+            "rope_scaling",
+            serde_json::json!({"rope_type": "linear", "factor": 2.0}),
+        ),
+        ("rms_norm_eps", serde_json::json!(1e-6)),
+        ("sliding_window", serde_json::json!(17)),
+        ("sliding_window", serde_json::json!(null)),
+    ] {
+        let mut other = config.clone();
+        other[key] = value;
+        fs::write(&file, other.to_string()).unwrap();
+        let found = open(&path).unwrap().content_hash();
+        assert!(!seen.contains(&found), "{key}");
+        seen.push(found);
+    }
+    let mut shorter = config.clone();
+    shorter["max_position_embeddings"] = serde_json::json!(64);
+    fs::write(&file, shorter.to_string()).unwrap();
+    assert_eq!(open(&path).unwrap().content_hash(), hash);
+}
+
 #[test]
 fn weights_that_start_on_an_odd_byte_are_copied_and_equal() {
     let scratch = scratch();

@@ -133,7 +133,7 @@ fn smollm2_opens_with_the_sizes_of_its_publisher() {
         (parts.model.as_str(), parts.pre.as_str()),
         ("gpt2", "smollm")
     );
-    assert!(parts.chat_template.is_some() && !parts.add_bos);
+    assert!(parts.chat_template.is_some() && parts.add_bos != Some(true));
     let summary = summarise(&model).unwrap();
     assert_eq!(summary.tensors, 272);
     assert_eq!(summary.memory.f32, 4 * 134_515_008);

@@ -13,8 +13,9 @@ use crate::train::job_state::JobState;
 use crate::train::progress::Progress;
 use crate::train::seal;
 
-/// The format written and read. 2 sealed the manifest.
-pub(super) const VERSION: u64 = 2;
+/// The format written and read. 2 sealed the manifest; 3 says what the job started from, and its backbone's hash covers
+/// the numbers of the formulas.
+pub(super) const VERSION: u64 = 3;
 pub(super) const MANIFEST: &str = "manifest.json";
 /// Largest manifest read.
 const MAX_BYTES: u64 = 16 << 20;

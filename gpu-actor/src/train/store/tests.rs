@@ -17,6 +17,7 @@ fn identity() -> Identity {
         spec: serde_json::from_str(spec).unwrap(),
         backbone: "b".into(),
         data: "d".into(),
+        start: None,
         products: shared::job::Products::F32,
     }
 }
@@ -102,15 +103,15 @@ fn another_version_is_an_error_and_never_removed() {
     let folder = saved(&[5, 10]);
     change(
         &manifest(folder.path(), 10),
-        "\"version\": 2",
-        "\"version\": 3, \"new\": 1",
+        "\"version\": 3",
+        "\"version\": 4, \"new\": 1",
     );
     for error in [
         newest(folder.path(), &identity()).unwrap_err(),
         save(folder.path(), &identity(), &state(10)).unwrap_err(),
     ] {
         let message = error.to_string();
-        for words in ["version 3", "version 2", "another output folder"] {
+        for words in ["version 4", "version 3", "another output folder"] {
             assert!(message.contains(words), "{message}");
         }
     }
