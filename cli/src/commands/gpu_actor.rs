@@ -18,6 +18,14 @@ pub(crate) fn run(args: &GpuActorArgs, settings: &Settings) -> Result<Exit, Fail
     let told = process::node(&loaded, &args.name, settings)?;
     let section = &loaded.config.gpu_actor;
     let leave = process::asked_to_leave(section.leave(), section.cloud);
-    gpu_actor::actor::run(told, leave).or_exit(Exit::Internal)?;
+    let credential = told.credential.clone();
+    let ended = gpu_actor::actor::run(told, leave).or_exit(Exit::Internal);
+    ended.map_err(|failure| match credential.exists() {
+        true => failure,
+        false => failure.hint(format!(
+            "spotmux ca issue {} makes it where the authority is; elsewhere spotmux join gets it by a token",
+            args.name
+        )),
+    })?;
     Ok(Exit::Done)
 }
