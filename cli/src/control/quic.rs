@@ -297,7 +297,7 @@ mod tests {
         let failure = reached.map(drop).unwrap_err();
         assert_eq!(failure.exit, Exit::Unreachable);
         assert!(!waited, "one greeting takes longer than that");
-        let longer = PATIENCE + Duration::from_millis(1);
+        let longer = PATIENCE * 4;
         let stops = || interrupt.ask();
         let stopped = Quic::connect_within(&loaded, &interrupt, longer, stops);
         assert_eq!(stopped.map(drop).unwrap_err().exit, Exit::Interrupted);
