@@ -50,13 +50,14 @@ proptest! {
         tokens_per_pass in prop_oneof![1..400usize, Just(10_000)],
         budget in prop_oneof![Just(u64::MAX), 0..3_000_000u64],
         ahead in 1..5usize,
+        turn_rows in prop::option::of(0..400u64),
     ) {
         for (plan, longer) in plans.iter_mut().zip(longer) {
             plan.lengths[0] += longer;
         }
         let model = tiny::model(family, true);
         let one = on_one(&model, &plans, 1_000);
-        let arrangement = Arrangement { pass_rows, chunk_rows, ..arrangement(&of, &tasks) };
+        let arrangement = Arrangement { pass_rows, chunk_rows, turn_rows, ..arrangement(&of, &tasks) };
         let manner = Manner { threads, budget, ahead, ..Manner::new(stages, tokens_per_pass) };
         let many = on_stages_arranged(&model, &plans, &manner, &arrangement);
         assert_same(&one, &many, &plans, &format!("{arrangement:?}, {manner:?}"));

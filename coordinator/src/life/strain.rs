@@ -167,6 +167,7 @@ mod tests {
             buckets: vec![vec![task(&[1, 2, 3], 4)], vec![task(&[4], 4)]],
             pass_rows: Some(600),
             chunk_rows: None,
+            turn_rows: None,
         };
         assert_eq!(eased(&arrangement, 0, 512), arrangement);
         let once = eased(&arrangement, 1, 512);

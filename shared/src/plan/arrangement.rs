@@ -40,6 +40,9 @@ pub struct Arrangement<Job = JobId> {
     pub pass_rows: Option<u64>,
     /// Rows above which a sequence passes in chunks, beside the first stage's own bound.
     pub chunk_rows: Option<u64>,
+    /// Rows of one job's step in a round where others have shorter steps: a longer step is spread over rounds. None: as the
+    /// first stage's own passes are full.
+    pub turn_rows: Option<u64>,
 }
 
 impl<Job> Default for Arrangement<Job> {
@@ -48,11 +51,21 @@ impl<Job> Default for Arrangement<Job> {
             buckets: Vec::new(),
             pass_rows: None,
             chunk_rows: None,
+            turn_rows: None,
         }
     }
 }
 
 impl<Job> Arrangement<Job> {
+    /// Rounds of whole steps, however long, and nothing else: for measurements that count rounds.
+    #[must_use]
+    pub fn of_whole_steps() -> Self {
+        Self {
+            turn_rows: Some(u64::MAX),
+            ..Self::default()
+        }
+    }
+
     /// All hybrid tasks, by bucket.
     pub fn hybrid_tasks(&self) -> impl Iterator<Item = &HybridTask<Job>> {
         self.buckets.iter().flatten()
@@ -87,6 +100,7 @@ impl<Job> Arrangement<Job> {
                 .collect(),
             pass_rows: self.pass_rows,
             chunk_rows: self.chunk_rows,
+            turn_rows: self.turn_rows,
         }
     }
 }

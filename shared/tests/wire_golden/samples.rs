@@ -336,6 +336,7 @@ pub(crate) fn orders() -> Vec<Ordered> {
                 }]],
                 pass_rows: Some(512),
                 chunk_rows: None,
+                turn_rows: Some(2048),
             },
         },
     ];

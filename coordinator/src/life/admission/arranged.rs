@@ -80,6 +80,7 @@ impl Told<'_> {
             buckets: self.dealt(buckets),
             pass_rows: pass.map(|rows| rows + rows / 8),
             chunk_rows: chunk.filter(|_| self.align),
+            turn_rows: None,
         };
         orders.renamed(|job| self.jobs.get(*job).copied())
     }
@@ -161,7 +162,11 @@ impl Gate {
             order: self.snapshot.options.order,
             align: self.align,
         };
-        Some(told.orders())
+        let turn_rows = self.turn_rows(&pipeline, &chosen);
+        Some(Orders {
+            turn_rows,
+            ..told.orders()
+        })
     }
 }
 
