@@ -55,7 +55,7 @@ impl Service for CoordinatorService {
             Request::HasFile(file) => files::has(store, &file).await,
             Request::PutFile(file) => {
                 let folder = self.settings.journal.parent();
-                let beside = (folder.unwrap_or(Path::new(".")), &self.in_memory);
+                let beside = (folder.unwrap_or_else(|| Path::new(".")), &self.in_memory);
                 files::put(store, beside, &file, self.settings.largest_upload, stream).await?
             }
             Request::Fetch(job) => match self.actor.send(AdapterOf(job)).await {

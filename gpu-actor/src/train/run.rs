@@ -152,13 +152,6 @@ impl Run {
         hastened || self.checkpoint_due(step)
     }
 
-    /// What was planned from a step on is planned again.
-    pub(super) fn take_back(&mut self, step: u64) {
-        let planned = step.min(self.planned);
-        self.planned = planned;
-        self.hastened.retain(|kept| *kept <= planned);
-    }
-
     /// The state after the step is to be saved, as it asks for.
     fn checkpoint_due(&self, step: u64) -> bool {
         let every = self.spec.checkpoint.every_steps;
@@ -201,7 +194,8 @@ impl Run {
             false => (step, end),
         };
         let every = self.every_steps;
-        let hastened = ends && every > 0 && (step + 1).is_multiple_of(every) && step + 1 < self.total;
+        let hastened =
+            ends && every > 0 && (step + 1).is_multiple_of(every) && step + 1 < self.total;
         if hastened {
             self.hastened.insert(step + 1);
         }
@@ -222,6 +216,7 @@ impl Run {
         if step <= self.planned {
             self.planned = step;
             self.begun = 0;
+            self.hastened.retain(|kept| *kept <= step);
         }
     }
 

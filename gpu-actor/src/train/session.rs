@@ -282,9 +282,10 @@ impl<E: Engine> Session<E> {
     /// Rows of one job's step in a turn.
     fn turn_rows(&self) -> usize {
         let told = self.arrangement.turn_rows;
-        told.map_or(self.engine.turn_rows(), |rows| {
-            usize::try_from(rows).unwrap_or(usize::MAX)
-        })
+        told.map_or_else(
+            || self.engine.turn_rows(),
+            |rows| usize::try_from(rows).unwrap_or(usize::MAX),
+        )
     }
 
     /// Plans a turn of the jobs that are chosen, of each at most so many rows; whether there are any.

@@ -116,7 +116,7 @@ impl Leading {
         for (rows, outcome) in found {
             let begun = self.begun.get_mut(&(rows.slot, rows.step));
             let share = open.shares.get_mut(&rows.slot);
-            if let Some(tally) = begun.or(share.map(|share| &mut share.tally)) {
+            if let Some(tally) = begun.or_else(|| share.map(|share| &mut share.tally)) {
                 tally.add(rows.first_block, rows.last, outcome);
             }
         }
