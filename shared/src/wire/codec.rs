@@ -80,7 +80,7 @@ impl FrameKind {
     pub fn limit(self, limits: &Limits) -> (usize, &'static str) {
         match self {
             Self::Opening | Self::Credit => (Limits::SMALL, FIXED),
-            Self::Chunk => (limits.chunk_bytes, FIXED),
+            Self::Chunk => (limits.chunk_bytes, FIXED_CHUNK),
             Self::Word => (limits.word_bytes, FIXED),
             Self::Request | Self::Reply | Self::Order | Self::Notice => {
                 (limits.control_bytes, "limits.frame_mib")
@@ -97,6 +97,8 @@ impl std::fmt::Display for FrameKind {
 
 /// What is said of a limit that no setting moves.
 const FIXED: &str = "nothing: it is fixed";
+/// And of a chunk, which has the tokens of a pass.
+const FIXED_CHUNK: &str = "nothing: it is fixed; lower plan.tokens_per_pass";
 
 /// Largest payloads that are sent or taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

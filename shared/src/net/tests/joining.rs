@@ -174,10 +174,7 @@ async fn the_clock_is_looked_at_often_for_no_timer_runs_while_a_machine_sleeps()
     let due = held.renewal();
     assert_eq!(next_look(&held, now()), Some(LOOK));
     let soon = Micros(due.0 - 5);
-    assert_eq!(
-        next_look(&held, soon),
-        Some(std::time::Duration::from_micros(5))
-    );
+    assert_eq!(next_look(&held, soon), Some(Duration::from_micros(5)));
     assert_eq!(next_look(&held, due), None);
     assert_eq!(next_look(&held, due.plus(MEMBER_LIFE)), None);
 }
