@@ -24,6 +24,7 @@ use shared::ids::NodeName;
 use shared::job::Products;
 use shared::net::endpoint::EndpointSettings;
 use shared::units::{Bytes, Micros};
+use shared::wire::codec::Limits;
 use shared::wire::notice::{Departure, LeaveCause};
 use tokio::sync::watch;
 
@@ -51,9 +52,17 @@ fn endpoint(listen: std::net::SocketAddr, loaded: &Loaded) -> EndpointSettings {
     let mut settings = EndpointSettings::at(listen);
     settings.idle_timeout = IDLE;
     settings.keep_alive = KEEP_ALIVE;
-    let Bytes(frame) = loaded.config.limits.frame();
-    settings.limits.control_bytes = usize::try_from(frame).unwrap_or(usize::MAX);
+    settings.limits = limits(loaded);
     settings
+}
+
+/// Largest frames, for all that speak with a cluster of these settings.
+pub(crate) fn limits(loaded: &Loaded) -> Limits {
+    let Bytes(frame) = loaded.config.limits.frame();
+    Limits {
+        control_bytes: usize::try_from(frame).unwrap_or(usize::MAX),
+        ..Limits::default()
+    }
 }
 
 fn artifacts(loaded: &Loaded, settings: &Settings) -> Result<artifact::Store, Failure> {

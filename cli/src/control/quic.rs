@@ -21,6 +21,7 @@ use super::{Control, Flow};
 use crate::clock::{self, Stopwatch};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
+use crate::process;
 use crate::remark;
 use crate::security;
 use crate::shown;
@@ -69,7 +70,8 @@ impl Quic {
         let address = from_here(loaded.config.coordinator.listen);
         let greet = || {
             let greeted = async {
-                let settings = EndpointSettings::at(source(address));
+                let mut settings = EndpointSettings::at(source(address));
+                settings.limits = process::limits(loaded);
                 let endpoint = Arc::new(Endpoint::open(&settings, &credential, false)?);
                 let client = Client::connect(&endpoint, address).await?;
                 Ok((endpoint, client))

@@ -185,6 +185,12 @@ impl Family<'_> {
             .with_context(cannot)
             .or_exit(Exit::Internal)?;
         let process = Process::of(started.id());
+        if let Err(failure) = self.state.note(&member.name, process) {
+            // One that `down` could not find must not run, and not beside the next that is tried.
+            process.kill();
+            let _ = started.wait();
+            return Err(failure);
+        }
         self.running[child] = Running {
             process: Some(process),
             log_from: from,
@@ -195,7 +201,7 @@ impl Family<'_> {
             // When nobody hears, the family is over.
             let _ = tell.send((child, started.wait()));
         });
-        self.state.note(&member.name, process)
+        Ok(())
     }
 
     fn ended(&mut self, child: usize, status: std::io::Result<std::process::ExitStatus>) {

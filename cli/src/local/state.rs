@@ -62,7 +62,7 @@ impl State {
         self.folder.join(places::LOGS).join(format!("{name}.log"))
     }
 
-    fn id_file(&self, name: &str) -> PathBuf {
+    pub(super) fn id_file(&self, name: &str) -> PathBuf {
         self.folder
             .join(places::PROCESSES)
             .join(format!("{name}.json"))

@@ -186,7 +186,11 @@ pub(crate) fn told(job: &JobView) -> Value {
         told["money"]["budget_left"] = json!(left);
     }
     told["id"] = json!(job.id.to_string());
-    told["spec"] = inner(&job.spec);
+    if job.spec.is_empty() {
+        told.as_object_mut().and_then(|told| told.remove("spec"));
+    } else {
+        told["spec"] = inner(&job.spec);
+    }
     let eval = job.last_eval;
     told["last_eval"] = json!(eval.map(|(loss, _)| loss));
     let times = [

@@ -52,7 +52,7 @@ impl Broker {
                     return;
                 };
                 let (first, member) = (stretch.first, wondering.member);
-                let number = self.think(Matter::Wish(wondering), effects);
+                let number = self.think(Matter::Wish(Box::new(wondering)), effects);
                 self.waiting = Some(Waiting {
                     number,
                     first,

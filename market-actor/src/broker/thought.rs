@@ -54,7 +54,7 @@ pub struct Replay {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Matter {
     /// How many machines.
-    Wish(Wondering),
+    Wish(Box<Wondering>),
     /// What each member would have earned.
     Replay(Replay),
 }

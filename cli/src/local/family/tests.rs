@@ -108,6 +108,38 @@ fn one_that_never_starts_leaves_nothing_and_its_last_words_are_told() {
 }
 
 #[test]
+fn one_whose_id_cannot_be_kept_does_not_run_beside_the_next_try() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = state(folder.path());
+    let _watcher = state.watch().unwrap();
+    // A folder where its id would be written.
+    std::fs::create_dir_all(state.id_file("coordinator").join("in the way")).unwrap();
+    let pids = folder.path().join("pids");
+    let text = format!(
+        "echo $$ >> {}; while :; do sleep 0.05; done",
+        pids.display()
+    );
+    let mut seen = Seen {
+        ready_when: folder.path().join("never"),
+        then: Box::new(|| {}),
+        told: Vec::new(),
+    };
+    let interrupt = Interrupt::default();
+    let members = [script("coordinator", &text)];
+    let failure = run(&members, &state, patience(), &interrupt, &mut seen).unwrap_err();
+    assert!(
+        failure.message().contains("cannot write"),
+        "{}",
+        failure.message()
+    );
+    let started = std::fs::read_to_string(&pids).unwrap_or_default();
+    for pid in started.lines() {
+        let lives = Path::new("/proc").join(pid).exists();
+        assert!(!lives, "{pid} was left running");
+    }
+}
+
+#[test]
 fn a_program_that_is_absent_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let state = state(folder.path());
