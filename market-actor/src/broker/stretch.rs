@@ -284,7 +284,7 @@ impl Broker {
             played,
             safety: self.terms.safety,
         };
-        let number = self.think(Matter::Replay(replay), effects);
+        let number = self.think(Matter::Replay(Box::new(replay)), effects);
         self.lessons.insert(number, lesson);
         while self.lessons.len() > MOST_LESSONS {
             self.lessons.pop_first();

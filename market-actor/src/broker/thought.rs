@@ -56,7 +56,7 @@ pub enum Matter {
     /// How many machines.
     Wish(Box<Wondering>),
     /// What each member would have earned.
-    Replay(Replay),
+    Replay(Box<Replay>),
 }
 
 /// A question that takes long to answer.

@@ -11,7 +11,7 @@ fn turns(zone: &str, first: bool, length: usize) -> Market {
         .map(|slot| {
             (
                 0.3,
-                if ((slot / length) % 2 == 0) == first {
+                if (slot / length).is_multiple_of(2) == first {
                     4
                 } else {
                     0
