@@ -87,9 +87,8 @@ impl Site<'_> {
             admitted.or_exit(Exit::Internal)?;
         }
         // What is timed is a round of whole steps, as it is predicted.
-        let whole = Arrangement::of_whole_steps();
         replica.lead().arrange(Arrangement {
-            turn_rows: whole.turn_rows,
+            turn_rows: Some(u64::MAX),
             ..planned.orders.clone()
         });
         let mut times = Vec::with_capacity(self.steps);

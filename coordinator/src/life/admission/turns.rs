@@ -22,11 +22,14 @@ impl Gate {
             .collect();
         let (alone, added) = (alone?, self.added.0.saturating_mul(1000));
         let longest = tasks.iter().map(|task| task.tokens()).max()?;
-        let halves = std::iter::successors(Some(longest), |rows| {
+        let least = tasks.iter().map(|task| task.tokens()).min()?;
+        let mut halves = std::iter::successors(Some(longest), |rows| {
             (*rows > self.tokens_per_pass).then(|| rows.div_ceil(2).max(self.tokens_per_pass))
         });
-        halves.into_iter().find(|&rows| {
-            let parts: Vec<(Task, u64)> = tasks.iter().map(|task| part(task, rows)).collect();
+        halves.find(|&rows| {
+            // The first stage leaves steps whole that are half as long again as the shortest, or less.
+            let most = rows.max(least + least / 2);
+            let parts: Vec<(Task, u64)> = tasks.iter().map(|task| part(task, most)).collect();
             let (now, turns): (Vec<&Task>, Vec<u64>) =
                 parts.iter().map(|(now, turns)| (now, *turns)).unzip();
             let all: Vec<usize> = (0..now.len()).collect();
