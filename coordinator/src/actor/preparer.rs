@@ -64,6 +64,7 @@ async fn prepare(
         bytes,
         init_tokens,
         measure,
+        samples,
     } = made
         .await
         .map_err(|_| system("reading the samples panicked: report a bug".into()))??;
@@ -77,6 +78,7 @@ async fn prepare(
         init_from,
         init_tokens,
         measure: Some(Box::new(measure)),
+        samples,
     })
 }
 
