@@ -98,7 +98,7 @@ pub(crate) struct ImportArgs {
 const EXPORT: &str = "\
 Examples:
   spotmux adapter export adapters/support --model smollm2-135m-instruct --output rescued
-  spotmux adapter export adapters/support/checkpoints/step-00000050 --model smollm2-135m-instruct --output at-50
+  spotmux adapter export adapters/support/checkpoints/step-00000050 --model m --output at-50
 
 The folder is an adapter like any other: generate, merge and PEFT take it, and a job starts from it by init_from. \
 Moments of the optimizer are left behind.";
