@@ -137,6 +137,7 @@ impl Ours {
             prefix_tokens: 0,
             step: 0,
             rows: vec![&self.row],
+            part: None,
         };
         for batch in pack::passes(&[request], usize::MAX, pack::Cut::Anywhere) {
             self.stage.train(&batch);

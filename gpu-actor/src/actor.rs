@@ -31,6 +31,7 @@ mod service;
 mod settings;
 mod stage;
 mod stored_sample;
+mod tasks;
 mod traces;
 mod uplink;
 

@@ -196,8 +196,8 @@ impl Duty {
             let cause = self.risk.0.clone();
             effects.push(Effect::Tell(Notice::AtRisk { cause }));
         }
-        let waiting = self.unheard.notices().cloned();
-        effects.extend(waiting.map(Effect::Tell));
+        self.unheard.begin();
+        self.tell_due(effects);
     }
 
     fn forget_jobs(&mut self) {
@@ -207,9 +207,15 @@ impl Duty {
         self.paused.clear();
     }
 
-    fn tell(&self, notice: Notice, effects: &mut Vec<Effect>) {
+    fn tell(&mut self, notice: Notice, effects: &mut Vec<Effect>) {
         if self.connected {
-            effects.push(Effect::Tell(notice));
+            effects.extend(self.unheard.hold_back(notice).map(Effect::Tell));
+        }
+    }
+
+    fn tell_due(&mut self, effects: &mut Vec<Effect>) {
+        if self.connected {
+            effects.extend(self.unheard.due().into_iter().map(Effect::Tell));
         }
     }
 
@@ -277,6 +283,7 @@ impl Duty {
                     self.jobs.remove(&job);
                     self.paused.remove(&job);
                 }
+                self.tell_due(effects);
             }
             Order::Trace { number, job, step } => {
                 effects.push(Effect::Trace { number, job, step });
@@ -406,7 +413,7 @@ impl Duty {
             at,
             notice,
         };
-        self.tell(told.clone(), effects);
         self.unheard.keep(told, ended);
+        self.tell_due(effects);
     }
 }

@@ -14,5 +14,6 @@ mod run;
 pub mod seal;
 pub mod session;
 pub mod shard;
+pub mod spread;
 pub mod store;
 pub mod tally;

@@ -68,7 +68,7 @@ pub enum ArtifactError {
     },
     /// Over the limit.
     #[error(
-        "{key} in {store} has {bytes} bytes, and the limit is {limit}: raise artifact.max_object_bytes"
+        "{key} in {store} has {bytes} bytes, and the limit is {limit}, which is fixed: it is none of ours, or was made by a release that takes larger ones"
     )]
     TooLong {
         /// The store.

@@ -225,6 +225,7 @@ fn rows_are_counted_from_the_start_of_the_sequence() {
         prefix_tokens: 0,
         step: 0,
         rows: vec![&row],
+        part: None,
     };
     let size = Size {
         budget: 64,

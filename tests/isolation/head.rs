@@ -46,6 +46,7 @@ fn a_pass_without_labels_keeps_the_order_of_the_heads_blocks() {
                 prefix_tokens: 0,
                 step: 0,
                 rows: rows.iter().collect(),
+                part: None,
             };
             for batch in pack::passes(&[request], tokens_per_pass, pack::Cut::Anywhere) {
                 stage.train(&batch);

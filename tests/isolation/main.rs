@@ -10,6 +10,7 @@
 //! | `chunks` | long sequences that pass in chunks: the same bits, in bounded memory |
 //! | `head` | blocks without labels keep their place in the sums of the head |
 //! | `splits` | any split of a batch and any cut of passes: the same update |
+//! | `spread` | long steps that are spread over turns, and what happens in the middle of one |
 //! | `packing` | a sample's loss is its own, whatever lies beside it |
 //! | `skew` | any split of a pass between jobs ends |
 //! | `sampling` | a text is its own, however it is cut, whoever came and went |
@@ -37,6 +38,7 @@ mod run;
 mod sampling;
 mod skew;
 mod splits;
+mod spread;
 mod tiny;
 mod unlabelled;
 

@@ -128,6 +128,7 @@ fn staged(model: &Arc<Model>, plan: &Plan, rows: &[TokenRow]) -> (Stage, Arc<Bat
         prefix_tokens: layout.prefix.as_ref().map_or(0, |site| site.tokens),
         step: 0,
         rows: rows.iter().collect(),
+        part: None,
     };
     let batch = pack::passes(&[request], 10_000, pack::Cut::Anywhere).remove(0);
     assert_eq!(stage.attach(Adapter::new(layout, values, 7)), 0);

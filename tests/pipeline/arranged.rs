@@ -52,13 +52,14 @@ proptest! {
         ahead in 1..5usize,
         // Not all stages are told how many passes to hold.
         held in prop::collection::vec(1..9u32, 0..5),
+        turn_rows in prop::option::of(0..400u64),
     ) {
         for (plan, longer) in plans.iter_mut().zip(longer) {
             plan.lengths[0] += longer;
         }
         let model = tiny::model(family, true);
         let one = on_one(&model, &plans, 1_000);
-        let arrangement = Arrangement { pass_rows, chunk_rows, ahead: held, ..arrangement(&of, &tasks) };
+        let arrangement = Arrangement { pass_rows, chunk_rows, ahead: held, turn_rows, ..arrangement(&of, &tasks) };
         let manner = Manner { threads, budget, ahead, ..Manner::new(stages, tokens_per_pass) };
         let many = on_stages_arranged(&model, &plans, &manner, &arrangement);
         assert_same(&one, &many, &plans, &format!("{arrangement:?}, {manner:?}"));

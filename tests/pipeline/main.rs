@@ -8,6 +8,7 @@
 //! | `chunks` | long sequences that pass in chunks |
 //! | `mixes` | random jobs, passes, budgets and credits |
 //! | `arranged` | jobs that share passes and take turns in any way |
+//! | `spread` | long steps that are spread over turns |
 //! | `broken` | a job whose numbers break is set aside on all stages, in its last good state |
 //! | `plans` | whatever the planner makes of random nodes: shared passes, uneven cuts, copies, waiting |
 //! | `recovery` | killed, rebuilt on other stages, halted: the same final bits |
@@ -36,6 +37,7 @@ mod recompute;
 mod recovery;
 mod run;
 mod sharing;
+mod spread;
 mod stalls;
 mod texts;
 mod tiny;

@@ -240,6 +240,7 @@ fn a_chunk_of_another_sequence_of_the_same_length_is_refused() {
         prefix_tokens: 0,
         step: 0,
         rows: vec![&row],
+        part: None,
     };
     let size = Size {
         budget: 64,

@@ -170,6 +170,7 @@ impl Plan {
             prefix_tokens: layout.prefix.as_ref().map_or(0, |site| site.tokens),
             step: 0,
             rows: rows.iter().collect(),
+            part: None,
         }
     }
 

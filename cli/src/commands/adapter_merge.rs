@@ -147,5 +147,10 @@ fn text(told: &Told) -> String {
     if told.quantised_backbone {
         pairs.push(("note", "the model's 4- or 8-bit weights were expanded: the result is larger, and never rounded back".into()));
     }
+    if rounding.worst_ratio > 1.0 {
+        let lost = "rounding moved values by more than the adapter did: some of what was learned may be lost. f16 keeps more than \
+                    bf16 (--format f16), and an adapter that is served beside the model keeps all: compare what they write";
+        pairs.push(("warning", lost.into()));
+    }
     render::facts(&pairs)
 }

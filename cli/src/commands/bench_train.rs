@@ -8,6 +8,7 @@ use gpu_actor::train::session::Session;
 use kernels::cpu::Cpu;
 use serde::Serialize;
 use shared::job::{self, BackboneFormat};
+use shared::plan::arrangement::Arrangement;
 
 use crate::args::BenchTrainArgs;
 use crate::backbone::{self, Backbone};
@@ -67,6 +68,8 @@ pub(crate) fn run(
         cpu: &cpu,
         interrupt: &interrupt,
     };
+    // Rounds are counted.
+    bench.session.arrange(Arrangement::of_whole_steps());
     bench.warm_up()?;
     let mut all: Vec<Figures> = Vec::new();
     for &jobs in &args.jobs {

@@ -93,8 +93,10 @@ impl Quic {
                         waits();
                     }
                     // Where the system itself says at once that nobody is there.
-                    let pause = tokio::time::timeout(LOOK, std::future::pending::<()>());
-                    let _ = runtime.block_on(async { unless_asked(interrupt, pause).await })?;
+                    let _ = runtime.block_on(async {
+                        let pause = tokio::time::timeout(LOOK, std::future::pending::<()>());
+                        unless_asked(interrupt, pause).await
+                    })?;
                 }
                 connected => break connected,
             }

@@ -16,6 +16,7 @@ use gpu_actor::train::session::{self, Session};
 use kernels::cpu::Cpu;
 use serde::Serialize;
 use serde_json::{Value, json};
+use shared::plan::arrangement::Arrangement;
 
 use super::gather;
 use super::pace::Pace;
@@ -142,6 +143,7 @@ impl Trial {
                 prefix_tokens: 0,
                 step: 0,
                 rows: rows.iter().collect(),
+                part: None,
             })
             .collect();
         pack::passes(&requests, PER_PASS, pack::Cut::Anywhere).len()
@@ -229,6 +231,7 @@ impl Trial {
         interrupt: &Interrupt,
     ) -> Result<f64, Failure> {
         let mut session = Session::new(Arc::clone(model), cpu.clone(), PER_PASS);
+        session.arrange(Arrangement::of_whole_steps());
         let rows = self.workload.rows(model.shape.vocab);
         for (spec, rows) in self.workload.specs()?.into_iter().zip(rows) {
             let layout = session::layout_of(&spec.adapter, model, spec.seed);

@@ -60,8 +60,10 @@ fn held_out(job: &JobView) -> String {
         return "-".into();
     };
     // The first is made before the first step: there is nothing to compare it with yet.
-    let first = job.first_eval.filter(|_| at > 0);
-    let change = arrow([first, Some(last)]);
+    let change = match at {
+        0 => format!("{last:.2}"),
+        _ => arrow([job.first_eval, Some(last)]),
+    };
     if at == job.step {
         change
     } else {

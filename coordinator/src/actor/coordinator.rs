@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, StreamHandler};
 use futures_util::stream::unfold;
+use shared::units::Bytes;
+use shared::wire::request::Refusal;
 use tokio::sync::{mpsc, oneshot};
 
+use super::files;
 use super::journal::{Writer, Written};
 use super::leadership::Leadership;
 use super::logging;
 use super::messages::{
-    Arranged, Arrived, Ask, Ending, Gone, Left, Prepare, Prepared, Question, Stop, ToClient,
-    ToNode, Told,
+    AdapterOf, Arranged, Arrived, Ask, Ending, Gone, Left, Prepare, Prepared, Question, Stop,
+    ToClient, ToNode, Told,
 };
 use super::meters::{Counts, Meters};
 use super::planner;
@@ -281,6 +284,14 @@ impl Handler<Ask> for CoordinatorActor {
         };
         self.take(input, context);
         actix::MessageResult(handle)
+    }
+}
+
+impl Handler<AdapterOf> for CoordinatorActor {
+    type Result = Result<Vec<(String, String, Bytes)>, Refusal>;
+
+    fn handle(&mut self, AdapterOf(job): AdapterOf, _: &mut Self::Context) -> Self::Result {
+        files::adapter(&self.machine.book().ledger, &job)
     }
 }
 

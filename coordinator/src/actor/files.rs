@@ -1,13 +1,22 @@
 //! Files of clients in the store of artifacts: by content hash, whole or not at all.
+//!
+//! - `FI-1` A client that sends keeps a file on disk, not memory: few are in memory at once, and no client decides how long.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use bytes::Bytes;
 use shared::artifact::{ArtifactError, Key, Stamp, Store};
+use shared::life::JobState;
 use shared::net::client::receive_body;
 use shared::net::fault::NetError;
 use shared::net::stream::Stream;
-use shared::wire::request::{FileRef, Refusal, RefusalCode, Reply, Submission};
+use shared::units;
+use shared::wire::request::{FileRef, JobRef, Refusal, RefusalCode, Reply, Submission};
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tokio::sync::Semaphore;
+
+use crate::life::ledger::Ledger;
 
 /// Where a file of this content lies.
 fn key(sha256: &str) -> Result<Key, Refusal> {
@@ -45,11 +54,12 @@ pub(super) async fn has(store: &Store, file: &FileRef) -> Result<Reply, Refusal>
     }
 }
 
-/// Takes a file whose bytes follow.
+/// Takes a file whose bytes follow, by a file of a folder here.
 pub(super) async fn put(
     store: &Store,
+    (folder, room): (&Path, &Semaphore),
     file: &FileRef,
-    largest: shared::units::Bytes,
+    largest: units::Bytes,
     stream: &mut Stream,
 ) -> Result<Result<Reply, Refusal>, NetError> {
     let key = match key(&file.sha256) {
@@ -63,69 +73,223 @@ pub(super) async fn put(
         );
         return Ok(Err(refusal(RefusalCode::Invalid, message)));
     }
-    let mut body = Vec::new();
-    if let Err(error) = receive_body(&mut stream.receiver, file, &mut body).await {
-        let message = format!("{}: {error}", file.path);
-        return Ok(Err(refusal(RefusalCode::Invalid, message)));
-    }
-    Ok(store
-        .put(&key, body)
-        .await
+    let body = match receive(folder, file, stream).await {
+        Ok(body) => body,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    // FI-1. It is never closed.
+    let _room = room.acquire().await;
+    Ok(keep(store, &key, body).await)
+}
+
+/// Takes a body into a file without a name, at its end.
+async fn receive(
+    folder: &Path,
+    file: &FileRef,
+    stream: &mut Stream,
+) -> Result<tokio::fs::File, Refusal> {
+    let disk = |error: std::io::Error| {
+        let message = format!(
+            "{}: cannot be kept in {}: {error}",
+            file.path,
+            folder.display()
+        );
+        refusal(RefusalCode::Internal, message)
+    };
+    let mut body = tokio::fs::File::from_std(tempfile::tempfile_in(folder).map_err(disk)?);
+    let received = receive_body(&mut stream.receiver, file, &mut body).await;
+    received.map_err(|error| refusal(RefusalCode::Invalid, format!("{}: {error}", file.path)))?;
+    body.rewind().await.map_err(disk)?;
+    Ok(body)
+}
+
+/// Puts a file into the store.
+async fn keep(store: &Store, key: &Key, mut body: tokio::fs::File) -> Result<Reply, Refusal> {
+    let mut bytes = Vec::new();
+    let read = body.read_to_end(&mut bytes).await;
+    read.map_err(|error| refusal(RefusalCode::Internal, format!("{key}: {error}")))?;
+    let stored = store.put(key, bytes).await;
+    stored
         .map(|_| Reply::Done)
-        .map_err(|error| internal(&error)))
+        .map_err(|error| internal(&error))
+}
+
+/// Why a file of a submission is not read.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// It has no content hash.
+    NoHash(String),
+    /// The store does not give it.
+    Store(ArtifactError),
 }
 
 /// The files of a submission, by the path that its specification has.
+///
+/// # Errors
+/// Which file is not read, and why.
 pub(super) async fn of(
     store: &Store,
     submission: &Submission,
-) -> Result<BTreeMap<String, Bytes>, String> {
+) -> Result<BTreeMap<String, Bytes>, (String, Unread)> {
     let mut files = BTreeMap::new();
     for file in &submission.files {
-        let key = key(&file.sha256).map_err(|refusal| refusal.message)?;
+        let key = key(&file.sha256)
+            .map_err(|refusal| (file.path.clone(), Unread::NoHash(refusal.message)))?;
         let stamp = Stamp {
             sha256: file.sha256.clone(),
             bytes: file.bytes,
         };
         let bytes = store.get_checked(&key, &stamp).await;
-        let bytes = bytes.map_err(|error| format!("{}: {error}", file.path))?;
+        let bytes = bytes.map_err(|error| (file.path.clone(), Unread::Store(error)))?;
         files.insert(file.path.clone(), bytes);
     }
     Ok(files)
 }
 
-/// Sends the files of an adapter, each with its name and content hash.
+/// Key, content hash and size of the files of a job's adapter: those that its replica wrote before the job ended, and no
+/// others that lie there.
+///
+/// # Errors
+/// A refusal: there is no such job, or it has no adapter.
+pub(super) fn adapter(
+    ledger: &Ledger,
+    job: &JobRef,
+) -> Result<Vec<(String, String, units::Bytes)>, Refusal> {
+    let job = ledger.find(job)?;
+    let (id, state) = (job.id, job.state);
+    let message = match state {
+        JobState::Succeeded => return Ok(job.files.clone()),
+        JobState::Failed | JobState::Cancelled => format!(
+            "job {id} has no adapter: it is {state}; `spotmux sample --job {id}` uses its last durable state"
+        ),
+        _ => format!("job {id} has no adapter yet: it is {state}; wait until it succeeded"),
+    };
+    Err(refusal(RefusalCode::NotFound, message))
+}
+
+/// Sends the files of an adapter, each with its name and content hash; none that is not what its replica wrote.
 pub(super) async fn send_adapter(
     store: &Store,
-    job: &str,
+    files: &[(String, String, units::Bytes)],
     stream: &mut Stream,
 ) -> Result<Result<Reply, Refusal>, NetError> {
-    let prefix = match Key::new(format!("jobs/{job}/adapter")) {
-        Ok(prefix) => prefix,
-        Err(error) => return Ok(Err(refusal(RefusalCode::Invalid, error.to_string()))),
-    };
-    let listed = match store.list(Some(&prefix)).await {
-        Ok(listed) => listed,
-        Err(error) => return Ok(Err(internal(&error))),
-    };
-    if listed.is_empty() {
-        let message = format!("job {job} has no adapter in the store yet: wait until it succeeded");
-        return Ok(Err(refusal(RefusalCode::NotFound, message)));
-    }
-    for (key, _) in listed {
-        let bytes = match store.get(&key).await {
-            Ok(bytes) => bytes,
-            Err(error) => return Ok(Err(internal(&error))),
-        };
-        let stamp = Stamp::of(&bytes);
-        let name = key.as_str().rsplit('/').next().unwrap_or_default();
-        let file = FileRef {
-            path: name.to_owned(),
-            sha256: stamp.sha256,
-            bytes: stamp.bytes,
+    for written in files {
+        let (file, bytes) = match read(store, written).await {
+            Ok(read) => read,
+            Err(refusal) => return Ok(Err(refusal)),
         };
         stream.sender.send(&Reply::File(file)).await?;
         stream.sender.send_raw(bytes).await?;
     }
     Ok(Ok(Reply::Done))
+}
+
+/// A file that must be what was written.
+async fn read(
+    store: &Store,
+    (text, sha256, size): &(String, String, units::Bytes),
+) -> Result<(FileRef, Bytes), Refusal> {
+    let wrong = |error: String| refusal(RefusalCode::Internal, format!("{text}: {error}"));
+    let key = Key::new(text).map_err(|error| wrong(error.to_string()))?;
+    let stamp = Stamp {
+        sha256: sha256.clone(),
+        bytes: *size,
+    };
+    let bytes = store.get_checked(&key, &stamp).await;
+    let bytes = bytes.map_err(|error| internal(&error))?;
+    let file = FileRef {
+        path: text.rsplit('/').next().unwrap_or(text).to_owned(),
+        sha256: stamp.sha256,
+        bytes: stamp.bytes,
+    };
+    Ok((file, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use shared::ids::NodeName;
+    use shared::units::Micros;
+    use shared::wire::notice::JobNotice;
+
+    use super::*;
+    use crate::life::ledger::Submitted;
+    use crate::record::{Change, Source};
+    use crate::settings::testing::shape;
+
+    fn written(bytes: &[u8]) -> (String, String, units::Bytes) {
+        let stamp = Stamp::of(bytes);
+        let key = "jobs/j1/adapter/adapter_config.json";
+        (key.to_owned(), stamp.sha256, stamp.bytes)
+    }
+
+    #[test]
+    fn an_adapter_is_what_a_job_that_succeeded_told_of() {
+        let mut ledger = Ledger::default();
+        let spec =
+            r#"{"name":"a","adapter":{"method":"lora","rank":2},"data":{"train":"d.jsonl"}}"#;
+        let file = FileRef {
+            path: "d.jsonl".into(),
+            sha256: "00".into(),
+            bytes: units::Bytes(1),
+        };
+        let submission = Submission {
+            spec: spec.into(),
+            files: vec![file],
+        };
+        let submitted = ledger.submit(&submission, "7", &shape(), 9);
+        let Ok(Submitted::New(job, accepted)) = submitted else {
+            panic!("it is new")
+        };
+        let submitted = Change::Submitted { job, accepted };
+        ledger.apply(Micros(1), &submitted);
+        let early = adapter(&ledger, &JobRef::Id(job)).unwrap_err();
+        assert_eq!(early.code, RefusalCode::NotFound);
+        assert!(
+            early.message.contains("wait until it succeeded"),
+            "{early:?}"
+        );
+        let mut ended = ledger.clone();
+        ended.apply(Micros(2), &Change::CancelAsked { job });
+        let none = adapter(&ended, &JobRef::Id(job)).unwrap_err();
+        assert!(none.message.contains("it is cancelled"), "{none:?}");
+        let files = vec![written(b"{}")];
+        let from = Source {
+            node: NodeName::new("n1").unwrap(),
+            incarnation: 1,
+            number: 1,
+        };
+        let exported = JobNotice::Exported {
+            files: files.clone(),
+        };
+        let heard = Change::Heard {
+            from,
+            job,
+            notice: exported,
+        };
+        ledger.apply(Micros(3), &heard);
+        assert_eq!(adapter(&ledger, &JobRef::Id(job)), Ok(files));
+    }
+
+    #[test]
+    fn a_file_that_is_not_as_it_was_written_is_not_sent() {
+        let root = tempfile::tempdir().unwrap();
+        let store = Store::open(&root.path().display().to_string(), &BTreeMap::new()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.build().unwrap();
+        let own = written(b"{}");
+        let key = Key::new(&own.0).unwrap();
+        runtime.block_on(async {
+            store.put(&key, &b"{}"[..]).await.unwrap();
+            let (file, bytes) = read(&store, &own).await.unwrap();
+            assert_eq!(
+                (file.path.as_str(), &bytes[..]),
+                ("adapter_config.json", &b"{}"[..])
+            );
+            store.put(&key, &b"[]"[..]).await.unwrap();
+            let refused = read(&store, &own).await.unwrap_err();
+            assert!(refused.message.contains("damaged"), "{refused:?}");
+        });
+    }
 }

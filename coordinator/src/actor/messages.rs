@@ -3,9 +3,10 @@
 use actix::{Message, Recipient};
 use shared::ids::JobId;
 use shared::life::Reason;
+use shared::units::Bytes;
 use shared::wire::notice::Notice;
 use shared::wire::order::{Ordered, SampleOrder};
-use shared::wire::request::{JobRef, Reply, Request, Submission};
+use shared::wire::request::{JobRef, Refusal, Reply, Request, Submission};
 use tokio::sync::mpsc;
 
 use crate::life::cluster::{Answer, Handle};
@@ -42,6 +43,11 @@ pub(super) enum Question {
 #[derive(Debug, Message)]
 #[rtype(result = "Handle")]
 pub(super) struct Ask(pub(super) Question, pub(super) mpsc::Sender<ToClient>);
+
+/// The files of a job's adapter are asked for: key, content hash and size of each. When the mailbox is full it waits.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Vec<(String, String, Bytes)>, Refusal>")]
+pub(super) struct AdapterOf(pub(super) JobRef);
 
 /// A client no longer waits. When the mailbox is full it waits.
 #[derive(Debug, Message)]

@@ -7,12 +7,10 @@ use shared::net::credential::Credential;
 use shared::net::endpoint::{Endpoint, Peer};
 use shared::net::enroll::Enroller;
 use shared::net::fault::CloseCode;
-use shared::net::renew::until_renewal;
+use shared::net::renew::{LOOK, next_look};
 
 use super::settings::{Clock, CoordinatorSettings};
 
-/// The clock is looked at so often: it may be set, and machines sleep.
-const LOOK: Duration = Duration::from_secs(60);
 /// A renewal that failed is tried again after so long.
 const AGAIN: Duration = Duration::from_secs(30);
 
@@ -37,7 +35,9 @@ async fn renew(
     enroller: &Enroller,
 ) -> Result<(), String> {
     let held = Credential::load(&settings.credential).map_err(|error| error.to_string())?;
-    pause(until_renewal(&held, (settings.wall)())).await;
+    while let Some(wait) = next_look(&held, (settings.wall)()) {
+        pause(wait).await;
+    }
     let (life, now) = (settings.certificate_life, (settings.wall)());
     let fresh = enroller.authority().issue(&held.identity, life, now);
     let fresh = fresh.map_err(|error| error.to_string())?;

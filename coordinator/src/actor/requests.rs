@@ -1,5 +1,6 @@
 //! What the coordinator answers: the machine what is decided, the shell files, texts and certificates.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use actix::Addr;
@@ -10,15 +11,15 @@ use shared::net::fault::NetError;
 use shared::net::router::{Service, Stop};
 use shared::net::stream::Stream;
 use shared::wire::opening::Opening;
-use shared::wire::request::{JobRef, Joining, RefusalCode, Reply, Request, SampleRequest};
+use shared::wire::request::{Joining, RefusalCode, Reply, Request, SampleRequest};
 use shared::wire::view::NodeView;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::coordinator::CoordinatorActor;
 use super::farewell::Farewell;
 use super::files::{self, refusal};
 use super::library::Library;
-use super::messages::{ANSWERS, Ask, Gone, Question, ToClient};
+use super::messages::{ANSWERS, AdapterOf, Ask, Gone, Question, ToClient};
 use super::renewal::{expired, send_away};
 use super::settings::CoordinatorSettings;
 use super::{nodes, samples};
@@ -29,6 +30,8 @@ pub(super) struct CoordinatorService {
     pub(super) settings: CoordinatorSettings,
     pub(super) enroller: Option<Arc<Enroller>>,
     pub(super) library: Library,
+    /// Uploads that are in memory at once.
+    pub(super) in_memory: Semaphore,
 }
 
 const NO_AUTHORITY: &str =
@@ -51,11 +54,14 @@ impl Service for CoordinatorService {
         let reply = match request {
             Request::HasFile(file) => files::has(store, &file).await,
             Request::PutFile(file) => {
-                files::put(store, &file, self.settings.largest_upload, stream).await?
+                let folder = self.settings.journal.parent();
+                let beside = (folder.unwrap_or_else(|| Path::new(".")), &self.in_memory);
+                files::put(store, beside, &file, self.settings.largest_upload, stream).await?
             }
-            Request::Fetch(job) => match self.job_of(job).await {
-                Ok(job) => files::send_adapter(store, &job, stream).await?,
-                Err(reply) => Ok(reply),
+            Request::Fetch(job) => match self.actor.send(AdapterOf(job)).await {
+                Ok(Ok(written)) => files::send_adapter(store, &written, stream).await?,
+                Ok(Err(refusal)) => Err(refusal),
+                Err(_) => Ok(closing()),
             },
             Request::Sample(sample) => return self.sample(peer, &sample, stream, stop).await,
             Request::Backbone => match self.nodes().await {
@@ -182,14 +188,6 @@ impl CoordinatorService {
             text,
         )
         .await
-    }
-
-    /// The id of a job by which its artifacts are named.
-    async fn job_of(&self, job: JobRef) -> Result<String, Reply> {
-        match self.one_reply(Request::Job(job)).await? {
-            Reply::Job(job) => Ok(job.id.to_string()),
-            other => Err(other),
-        }
     }
 
     async fn nodes(&self) -> Result<Vec<NodeView>, Reply> {

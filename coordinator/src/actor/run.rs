@@ -11,7 +11,7 @@ use shared::net::router::{Router, RouterLimits};
 use shared::net::runtime;
 use shared::net::token::TokenStore;
 use shared::telemetry::serve;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::coordinator::CoordinatorActor;
 use super::error::RunError;
@@ -23,6 +23,9 @@ use super::preparer;
 use super::renewal;
 use super::requests::CoordinatorService;
 use super::settings::CoordinatorSettings;
+
+/// Uploads that are in memory at once, on their way from the disk to the store.
+const UPLOADS: usize = 2;
 
 /// Runs a coordinator until the cluster is shut down or `stop` says so; in the latter case the cluster stays as it is.
 ///
@@ -68,6 +71,7 @@ pub fn run(
             settings.decisions.backbone.identity.clone(),
             settings.backbone.clone(),
         ),
+        in_memory: Semaphore::new(UPLOADS),
     };
     let router = network
         .block_on(async { Router::start(Arc::clone(&endpoint), service, RouterLimits::default()) });

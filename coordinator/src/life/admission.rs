@@ -6,7 +6,8 @@
 //! - the replica's stages would not hold all, by the memory model with the smallest passes;
 //! - the rule of saturation says so, by default because tokens a second would fall by more than what is predicted can be
 //!   wrong: asked only where all devices were measured, as nobody shall wait for a guess;
-//! - the step of a job would take longer than alone by more than the bound.
+//! - the step of a job would take longer than alone by more than the bound, however long steps are spread over turns
+//!   (`turns`).
 //!
 //! **Starvation.** A job that has waited for the patience (waited: not trained, not been paused) is asked for memory alone, and while memory is short for it no
 //! later job begins. Nothing that trains is halted for it, so it begins when enough of those that train have ended.
@@ -42,6 +43,7 @@ use crate::plan::snapshot::{Machine, Options, Saturation, Snapshot, Task, Tenant
 use crate::record::Measure;
 
 mod arranged;
+mod turns;
 
 pub use arranged::{Levels, of_answer};
 
@@ -248,7 +250,7 @@ impl Gate {
             patience: admission.patience,
             added: admission.max_added_latency,
             align: admission.levels.align,
-            tokens_per_pass: admission.tokens_per_pass,
+            tokens_per_pass: admission.tokens_per_pass.max(1),
             seats: seats
                 .map(|(replica, seats)| (*replica, seats.iter().map(seat).collect()))
                 .collect(),
@@ -312,7 +314,9 @@ impl Gate {
         if patient || !self.measured {
             options.saturation = Saturation::Off;
         }
-        if !patient && self.added.0 > 0 {
+        let bounded = !patient && self.added.0 > 0;
+        let together: Vec<&Task> = tasks.iter().collect();
+        if bounded && self.spread(&pipeline, &together).is_none() {
             for task in &mut tasks {
                 task.max_added_latency = self.bound(&pipeline, task);
             }

@@ -168,6 +168,7 @@ mod tests {
             pass_rows: Some(600),
             chunk_rows: None,
             ahead: vec![2, 1],
+            turn_rows: None,
         };
         assert_eq!(eased(&arrangement, 0, 512), arrangement);
         let once = eased(&arrangement, 1, 512);

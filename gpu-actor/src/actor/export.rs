@@ -8,7 +8,6 @@ use shared::model::ModelShape;
 use shared::units::Bytes;
 
 use super::beside;
-use crate::artifacts::stored::SharedStore;
 use crate::artifacts::{Artifacts, recover};
 use crate::link::bell::Bell;
 use crate::peft::files::Export;
@@ -34,7 +33,7 @@ pub(super) struct Exported {
 }
 
 /// Starts writing; the bell is rung when the outcome is sent.
-pub(super) fn start(work: Work, store: Arc<SharedStore>, done: Sender<Exported>, bell: Bell) {
+pub(super) fn start(work: Work, store: Arc<dyn Artifacts>, done: Sender<Exported>, bell: Bell) {
     let own = work.own.clone();
     let write = move || write(&work, &*store);
     let tell = move |outcome| Exported { own, outcome };

@@ -32,8 +32,9 @@ pub(super) struct Hall<S = Stream> {
     came: Notify,
 }
 
-/// By plan, replica and stage, and the replica and stage at the other end.
-type Waiting<S> = BTreeMap<(PlanEpoch, [u32; 2], [u32; 2]), Arrival<S>>;
+/// By plan, replica and stage, the replica and stage at the other end, and whose certificate was shown for that: nobody
+/// stands in the way of another.
+type Waiting<S> = BTreeMap<(PlanEpoch, [u32; 2], [u32; 2], NodeName), Arrival<S>>;
 
 impl<S> Default for Hall<S> {
     fn default() -> Self {
@@ -45,24 +46,26 @@ impl<S> Default for Hall<S> {
 }
 
 impl<S> Hall<S> {
-    /// Brings a link; a later one for the same seat replaces it.
+    /// Brings a link; a later one of the same node for the same seat replaces it.
     pub(super) fn bring(&self, arrival: Arrival<S>) {
         let opening = arrival.opening;
         let to = [opening.replica, opening.to_stage];
         let from = [opening.from_replica, opening.from_stage];
-        let seat = (opening.epoch, to, from);
+        let seat = (opening.epoch, to, from, arrival.from.clone());
         self.lock().insert(seat, arrival);
         self.came.notify_waiters();
     }
 
-    /// Waits for the link of a seat, given by replica and stage, from another, and forgets those of older plans.
+    /// Waits for the link of a seat, given by replica and stage, from another and its node, and forgets those of older
+    /// plans.
     pub(super) async fn take(
         &self,
         epoch: PlanEpoch,
         to: [u32; 2],
-        from: [u32; 2],
+        (from, node): ([u32; 2], &NodeName),
         patience: Duration,
     ) -> Option<Arrival<S>> {
+        let seat = (epoch, to, from, node.clone());
         let found = async {
             loop {
                 let came = self.came.notified();
@@ -72,7 +75,7 @@ impl<S> Hall<S> {
                 {
                     let mut waiting = self.lock();
                     waiting.retain(|(other, ..), _| *other >= epoch);
-                    if let Some(arrival) = waiting.remove(&(epoch, to, from)) {
+                    if let Some(arrival) = waiting.remove(&seat) {
                         return arrival;
                     }
                 }
@@ -119,7 +122,8 @@ mod tests {
         epoch: u64,
         patience: Duration,
     ) -> Option<&'static str> {
-        let taken = hall.take(PlanEpoch(epoch), [0, 1], [0, 0], patience).await;
+        let from = ([0, 0], &NodeName::new("a").unwrap());
+        let taken = hall.take(PlanEpoch(epoch), [0, 1], from, patience).await;
         taken.map(|arrival| arrival.stream)
     }
 
@@ -145,6 +149,17 @@ mod tests {
         hall.bring(arrival(4, 1, "second"));
         assert_eq!(take(&hall, 4, LONG).await, Some("second"));
         assert!(hall.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_node_that_links_for_the_seat_of_another_is_not_in_its_way() {
+        let hall = Hall::default();
+        hall.bring(arrival(4, 1, "right"));
+        hall.bring(Arrival {
+            from: NodeName::new("b").unwrap(),
+            ..arrival(4, 1, "of another node")
+        });
+        assert_eq!(take(&hall, 4, LONG).await, Some("right"));
     }
 
     #[tokio::test]

@@ -18,7 +18,8 @@ use super::links::{Linker, Links};
 use super::meters::Meters;
 use super::opener::Opener;
 use super::respite::Respite;
-use super::running::{Command, Report, Running};
+use super::running::{Report, Running};
+use super::tasks::{LAST, Task, Tasks, end, last};
 use super::traces::Traces;
 use crate::artifacts::Artifacts;
 use crate::artifacts::keeper::StoreKeeper;
@@ -31,20 +32,6 @@ use crate::replica::error::{ReplicaError, Side};
 use crate::replica::follower::Follower;
 use crate::replica::lead::Lead;
 use crate::replica::seat::{LeadSettings, Ports, Seat};
-
-/// What a holder is told. Its queue is not bounded: an order of the coordinator makes a task or none, and those wait on
-/// the coordinator's connection, which is.
-#[derive(Debug)]
-pub(super) enum Task {
-    Open(Post),
-    Take(Post),
-    LetGo,
-    Lead(Command),
-    Stop,
-}
-
-/// A stage of a process that ends may take so long to end.
-const LAST: Duration = Duration::from_secs(10);
 
 /// Everything a stage is made with.
 pub(super) struct Holder {
@@ -64,10 +51,11 @@ pub(super) struct Holder {
 impl Holder {
     /// Does what it is told, until it is told to stop or its stage panicked too often. A newer post ends the taking of
     /// an older one.
-    pub(super) async fn run(self, mut tasks: mpsc::UnboundedReceiver<Task>) -> ExitReason {
+    pub(super) async fn run(self, told: mpsc::UnboundedReceiver<Task>) -> ExitReason {
+        let mut tasks = Tasks::new(told, LAST);
         let mut running: Option<Running> = None;
         let mut respite = Respite::new();
-        let mut next = tasks.recv().await;
+        let mut next = tasks.next().await;
         while let Some(task) = next.take() {
             match task {
                 Task::Open(post) => self.open(post),
@@ -78,13 +66,19 @@ impl Holder {
                 }
                 Task::Stop => break,
                 Task::LetGo => {
-                    let ended = end(running.take()).await;
+                    let ended = tasks.until(end(running.take()), |post| self.open(post));
+                    let Ok(ended) = ended.await else {
+                        return ExitReason::Asked;
+                    };
                     if let Err(exit) = respite.ended(ended, self.now()) {
                         return exit;
                     }
                 }
                 Task::Take(post) => {
-                    let ended = end(running.take()).await;
+                    let ended = tasks.until(end(running.take()), |post| self.open(post));
+                    let Ok(ended) = ended.await else {
+                        return ExitReason::Asked;
+                    };
                     if let Err(exit) = respite.ended(ended, self.now()) {
                         return exit;
                     }
@@ -98,12 +92,9 @@ impl Holder {
                     }
                 }
             }
-            next = tasks.recv().await;
+            next = tasks.next().await;
         }
-        // A device that hangs must not keep the process.
-        if tokio::time::timeout(LAST, end(running)).await.is_err() {
-            tracing::warn!("the stage did not end within {LAST:?}: the process ends without it");
-        }
+        last(end(running), LAST).await;
         ExitReason::Asked
     }
 
@@ -119,7 +110,7 @@ impl Holder {
         &self,
         post: Post,
         wait: Duration,
-        tasks: &mut mpsc::UnboundedReceiver<Task>,
+        tasks: &mut Tasks,
     ) -> Result<Option<Running>, Task> {
         let epoch = post.epoch;
         let mut early = Vec::new();
@@ -131,7 +122,7 @@ impl Holder {
         let taken = loop {
             tokio::select! {
                 taken = &mut take => break taken,
-                task = tasks.recv() => match task {
+                task = tasks.next() => match task {
                     Some(Task::Open(post)) => self.open(post),
                     // What a lead is told before it runs, it hears when it does.
                     Some(Task::Lead(command)) => early.push(command),
@@ -215,7 +206,7 @@ impl Holder {
             };
             let around = Surroundings {
                 epoch,
-                store: Arc::clone(&self.store),
+                store: Arc::clone(&self.store) as Arc<dyn Artifacts>,
                 backbone: self.backbone.clone(),
                 products: arithmetic::of(&settings.cpu),
                 base: self.base.clone(),
@@ -312,16 +303,6 @@ fn to_blame(post: &Post, error: &ReplicaError) -> Option<NodeName> {
 
 fn span(post: &Post) -> std::ops::Range<usize> {
     post.replica.seats[post.stage as usize].layers()
-}
-
-async fn end(running: Option<Running>) -> ExitReason {
-    let Some(running) = running else {
-        return ExitReason::Asked;
-    };
-    running.stop();
-    // It ends at its next look, or when its links do; a panic was told as the end of its post.
-    let joined = tokio::task::spawn_blocking(move || running.join()).await;
-    joined.unwrap_or(ExitReason::Asked)
 }
 
 #[cfg(test)]

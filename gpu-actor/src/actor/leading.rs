@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use shared::ids::{JobId, JobName, PlanEpoch};
 use shared::job::Products;
-use shared::life::{Reason, ReasonClass};
+use shared::life::ReasonClass;
 use shared::model::ModelShape;
 use shared::wire::notice::JobNotice;
-use shared::wire::order::{JobOrder, SampleOrder};
 
-use self::again::Again;
+use self::admission::{Looked, Sources};
+use self::again::{Again, Draining};
+use self::coming::Coming;
+use self::texts::Texts;
 use super::export::{self, Exported, Work};
 use super::meters::Meters;
 use super::running::{Command, Report};
@@ -21,19 +23,18 @@ use super::settings::Clock;
 use super::stored_sample::{self, Search, StoredSample};
 use super::traces::{Traces, id, name};
 use crate::artifacts::Artifacts;
-use crate::artifacts::manifest::StateManifest;
-use crate::artifacts::stored::SharedStore;
 use crate::duty::Event;
 use crate::replica::error::{AdmitError, ReplicaError};
 use crate::replica::event::ReplicaEvent;
-use crate::replica::lead::{Lead, SampleError, TextRequest};
-use crate::sample::choice::Sampling;
+use crate::replica::lead::Lead;
 use crate::train::event::Ending;
 use crate::train::session::Standing;
 
 mod admission;
 mod again;
+mod coming;
 mod telling;
+mod texts;
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +42,7 @@ mod tests;
 /// What a lead is surrounded by.
 pub(super) struct Surroundings {
     pub(super) epoch: PlanEpoch,
-    pub(super) store: Arc<SharedStore>,
+    pub(super) store: Arc<dyn Artifacts>,
     /// Content hash of the backbone's identity.
     pub(super) backbone: String,
     /// How products with frozen weights are computed.
@@ -58,6 +59,17 @@ pub(super) struct Surroundings {
 /// How long an idle lead sleeps when nothing rings.
 const NAP: Duration = Duration::from_secs(1);
 
+impl Surroundings {
+    fn sources(&self) -> Sources {
+        Sources {
+            store: Arc::clone(&self.store),
+            backbone: self.backbone.clone(),
+            products: self.products,
+            shape: Arc::clone(&self.shape),
+        }
+    }
+}
+
 /// Runs a lead until it is stopped.
 pub(super) fn run(
     lead: Lead,
@@ -65,37 +77,35 @@ pub(super) fn run(
     commands: &Receiver<Command>,
     stop: &AtomicBool,
 ) -> Result<(), ReplicaError> {
-    let bell = lead.bell();
-    let (exports, exported) = channel();
-    let (searches, found) = channel();
-    let mut leading = Leading::new(lead, around, exports, searches);
-    loop {
-        let heard = bell.heard();
-        if stop.load(Ordering::Acquire) {
-            // Neighbours that wait for this stage are told that nothing follows; those that are gone need not be.
-            let _ = leading.lead.close();
-            return Ok(());
-        }
-        while let Ok(command) = commands.try_recv() {
-            leading.obey(command)?;
-        }
-        leading.note_exported(&exported)?;
-        leading.try_again()?;
-        while let Ok(StoredSample { order, states }) = found.try_recv() {
-            leading.host(&order, states)?;
-        }
-        let working = leading.drained.is_none() && !leading.lead.is_idle();
-        let events = if working {
-            leading.lead.round()?
-        } else {
-            leading.lead.tend()?
-        };
-        leading.tell(events)?;
-        if !working && !leading.lead.moved() {
-            // Whatever it was, the next look finds it.
-            let _ = bell.wait(heard, NAP);
+    let mut leading = Leading::new(lead, around);
+    let ended = leading.work(commands, stop);
+    // Who asked for a text that nobody makes must not wait for it.
+    for command in commands.try_iter() {
+        if let Command::Sample(order) = command {
+            leading.texts.ask(&order);
         }
     }
+    leading.end_texts("its stage ends: ask again");
+    ended?;
+    // Neighbours that wait for this stage are told that nothing follows; those that are gone need not be.
+    let _ = leading.lead.close();
+    Ok(())
+}
+
+/// Where work beside training sends what came of it.
+#[derive(Debug)]
+struct Outside {
+    exports: Sender<Exported>,
+    searches: Sender<StoredSample>,
+    looks: Sender<Looked>,
+}
+
+/// What came of work beside training.
+#[derive(Debug)]
+struct Inside {
+    exported: Receiver<Exported>,
+    searched: Receiver<StoredSample>,
+    looked: Receiver<Looked>,
 }
 
 struct Leading<'a> {
@@ -111,8 +121,12 @@ struct Leading<'a> {
     again: Again,
     /// What each job's submission is called in logs.
     submissions: BTreeMap<JobName, String>,
-    exports: Sender<Exported>,
-    searches: Sender<StoredSample>,
+    coming: Coming,
+    texts: Texts,
+    /// A drain whose states are being stored.
+    draining: Option<Draining>,
+    outside: Outside,
+    inside: Inside,
 }
 
 /// What is to be done with a job once its last state is durable.
@@ -123,12 +137,9 @@ enum Last {
 }
 
 impl<'a> Leading<'a> {
-    fn new(
-        lead: Lead,
-        around: &'a Surroundings,
-        exports: Sender<Exported>,
-        searches: Sender<StoredSample>,
-    ) -> Self {
+    fn new(lead: Lead, around: &'a Surroundings) -> Self {
+        let ((exports, exported), (searches, searched)) = (channel(), channel());
+        let (looks, looked) = channel();
         Self {
             lead,
             around,
@@ -137,25 +148,82 @@ impl<'a> Leading<'a> {
             done: BTreeSet::new(),
             again: Again::default(),
             submissions: BTreeMap::new(),
-            exports,
-            searches,
+            coming: Coming::default(),
+            texts: Texts::default(),
+            draining: None,
+            outside: Outside {
+                exports,
+                searches,
+                looks,
+            },
+            inside: Inside {
+                exported,
+                searched,
+                looked,
+            },
         }
+    }
+
+    /// Works until it is stopped.
+    fn work(
+        &mut self,
+        commands: &Receiver<Command>,
+        stop: &AtomicBool,
+    ) -> Result<(), ReplicaError> {
+        let bell = self.lead.bell();
+        loop {
+            let heard = bell.heard();
+            if stop.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            while let Ok(command) = commands.try_recv() {
+                self.obey(command)?;
+            }
+            if self.turn()? && !self.lead.moved() {
+                // Whatever it was, the next look finds it.
+                let _ = bell.wait(heard, NAP);
+            }
+        }
+    }
+
+    /// Does a piece of each thing that is to be done; whether nothing is left but to wait.
+    fn turn(&mut self) -> Result<bool, ReplicaError> {
+        self.land()?;
+        self.note_exported()?;
+        self.try_again()?;
+        while let Ok(StoredSample { order, states }) = self.inside.searched.try_recv() {
+            self.host(order, states);
+        }
+        let working = self.drained.is_none() && !self.lead.is_idle();
+        if !working {
+            self.texts.owe_nothing();
+        }
+        self.write_on()?;
+        let events = if working && !self.holds_rounds() {
+            self.texts.round_taken();
+            self.lead.round()?
+        } else {
+            self.lead.tend()?
+        };
+        self.tell(events)?;
+        self.note_drained();
+        Ok(!working && !self.texts.are_under_way())
     }
 
     fn obey(&mut self, command: Command) -> Result<(), ReplicaError> {
         match command {
-            Command::Admit(orders) => orders.into_iter().try_for_each(|order| self.admit(order)),
-            Command::Act(job, action) => {
-                self.lead.act(&name(job), action)?;
-                let events = self.lead.tend()?;
-                self.tell(events)
+            Command::Admit(orders) => {
+                orders.into_iter().for_each(|order| self.admit(order));
+                Ok(())
             }
+            Command::Act(job, action) => self.act(job, action),
             Command::Drain(toward) => {
                 self.drained = Some(toward);
                 self.drain(toward)
             }
             Command::Undrain => {
                 self.drained = None;
+                self.draining = None;
                 self.again.drain = false;
                 Ok(())
             }
@@ -175,49 +243,11 @@ impl<'a> Leading<'a> {
                 self.lead.hasten(every_steps);
                 Ok(())
             }
-            Command::Sample(order) => self.sample(order),
-        }
-    }
-
-    fn admit(&mut self, order: JobOrder) -> Result<(), ReplicaError> {
-        let (job, own) = (order.job, name(order.job));
-        // An order that comes again finds its job here.
-        if let Some((progress, total)) = self.lead.progress(&own) {
-            let (step, total) = (progress.step, total);
-            self.notice(job, JobNotice::Admitted { step, total });
-            return Ok(());
-        }
-        let admission = admission::of(&order, self.around);
-        let (admission, recovered) = match admission {
-            Ok(admission) => admission,
-            Err(reason) => {
-                self.notice(job, JobNotice::Refused(reason));
-                return Ok(());
-            }
-        };
-        self.submissions.insert(own.clone(), order.trace.clone());
-        match self.lead.admit(admission)? {
-            Err(why) => {
-                self.submissions.remove(&own);
-                let class = match why {
-                    AdmitError::Job(_) => ReasonClass::UserError,
-                    AdmitError::State(_) => ReasonClass::System,
-                };
-                let message = why.to_string();
-                self.notice(job, JobNotice::Refused(Reason { class, message }));
-            }
-            Ok((step, total)) => {
-                let replicas = self.lead.sharing(&own);
-                tracing::info!(trace = order.trace, job = %own, step, total, ?replicas, "job admitted");
-                self.notice(job, JobNotice::Admitted { step, total });
-                if let Some(step) = recovered {
-                    self.notice(job, JobNotice::Recovered { step });
-                }
-                self.end_again(&own, step);
+            Command::Sample(order) => {
+                self.sample(order);
+                Ok(())
             }
         }
-        let events = self.lead.tend()?;
-        self.tell(events)
     }
 
     /// A job that had ended before its adapter was written has nothing more to do than that.
@@ -232,83 +262,6 @@ impl<'a> Leading<'a> {
                 self.export(own);
             }
         }
-    }
-
-    /// Makes a text with a job that is here; the state of one that is not is looked for beside training.
-    fn sample(&mut self, order: SampleOrder) -> Result<(), ReplicaError> {
-        match order.job {
-            Some(job) if self.lead.progress(&name(job)).is_none() => {
-                let search = Search {
-                    store: Arc::clone(&self.around.store) as Arc<dyn Artifacts>,
-                    backbone: self.around.backbone.clone(),
-                    shape: Arc::clone(&self.around.shape),
-                };
-                let found = self.searches.clone();
-                stored_sample::start(job, order, search, found, self.lead.bell());
-                Ok(())
-            }
-            _ => self.write(&order, &[]),
-        }
-    }
-
-    /// Makes a text with a state that was found; with the job itself, should it have come meanwhile.
-    fn host(
-        &mut self,
-        order: &SampleOrder,
-        states: Result<Vec<StateManifest>, String>,
-    ) -> Result<(), ReplicaError> {
-        let here = order
-            .job
-            .is_some_and(|job| self.lead.progress(&name(job)).is_some());
-        match states {
-            _ if here => self.write(order, &[]),
-            Ok(states) => self.write(order, &states),
-            Err(why) => {
-                (self.around.report)(Event::SampleEnded(order.number, Err(why)));
-                Ok(())
-            }
-        }
-    }
-
-    /// Makes a text with the first of these states whose parts are sound; with none, as the job is here or by the
-    /// backbone alone.
-    fn write(&mut self, order: &SampleOrder, states: &[StateManifest]) -> Result<(), ReplicaError> {
-        let (number, report) = (order.number, &self.around.report);
-        let job = order.job.map(name);
-        let request = TextRequest {
-            job: job.as_ref(),
-            prompt: &order.prompt,
-            sampling: Sampling {
-                temperature: f64::from(order.temperature),
-                top_k: order.top_k as usize,
-                top_p: f64::from(order.top_p),
-                seed: order.seed,
-            },
-            limit: order.max_tokens as usize,
-            stops: &order.stops,
-        };
-        let tell = |token| {
-            report(Event::Piece(number, vec![token]));
-            true
-        };
-        let Some((newest, older)) = states.split_first() else {
-            let made = self.lead.sample(&request, tell)?;
-            report(Event::SampleEnded(number, made.map_err(|e| e.to_string())));
-            return Ok(());
-        };
-        let mut made = self.lead.sample_stored(newest, &request, tell)?;
-        for state in older {
-            if !matches!(made, Err(SampleError::State { .. })) {
-                break;
-            }
-            tracing::warn!(job = %state.job, error = ?made, "state skipped");
-            made = self.lead.sample_stored(state, &request, tell)?;
-        }
-        report(Event::SampleEnded(
-            number,
-            made.map_err(|error| error.to_string()),
-        ));
-        Ok(())
     }
 
     fn notice(&self, job: JobId, notice: JobNotice) {
@@ -363,12 +316,12 @@ impl<'a> Leading<'a> {
                 base: self.around.base.clone(),
             };
             let store = Arc::clone(&self.around.store);
-            export::start(work, store, self.exports.clone(), self.lead.bell());
+            export::start(work, store, self.outside.exports.clone(), self.lead.bell());
         }
     }
 
-    fn note_exported(&mut self, exported: &Receiver<Exported>) -> Result<(), ReplicaError> {
-        while let Ok(Exported { own, outcome }) = exported.try_recv() {
+    fn note_exported(&mut self) -> Result<(), ReplicaError> {
+        while let Ok(Exported { own, outcome }) = self.inside.exported.try_recv() {
             let Some(job) = id(&own) else { continue };
             match outcome {
                 Ok(files) => {

@@ -161,7 +161,8 @@ impl Linker {
     ) -> Result<Box<dyn ChunkLink>, String> {
         let patience = self.settings.link_patience;
         let to = [post.replica.number, post.stage];
-        let arrival = self.hall.take(post.epoch, to, from, patience).await;
+        let caller = (from, node);
+        let arrival = self.hall.take(post.epoch, to, caller, patience).await;
         let arrival = arrival.ok_or_else(|| {
             let [replica, stage] = from;
             format!(

@@ -11,11 +11,11 @@ use shared::units::Micros;
 use shared::wire::notice::{Departure, Notice};
 use tokio::sync::{mpsc, oneshot};
 
-use super::holder::Task;
 use super::meters::{Meters, Standing};
 use super::resident::Resident;
 use super::running::Command;
 use super::settings::Clock;
+use super::tasks::Task;
 use super::traces::Traces;
 use super::uplink::Uplinked;
 use crate::duty::{Duty, Effect, Event};

@@ -47,7 +47,13 @@ pub(super) async fn run(
         Duration::from_secs(3),
         settings.incarnation,
     );
+    let own = Credential::load(&settings.credential);
     loop {
+        if let Ok(own) = &own
+            && let Err(error) = renew::show_file(&endpoint, own, &settings.credential)
+        {
+            tracing::debug!(%error, "the certificate that was read last is shown");
+        }
         match endpoint
             .connect(settings.coordinator, Role::Coordinator)
             .await
@@ -140,7 +146,9 @@ async fn renew_while_up(settings: NodeSettings, endpoint: Arc<Endpoint>, peer: P
     loop {
         let renewed = match Credential::load(&settings.credential) {
             Ok(held) => {
-                pause(renew::until_renewal(&held, (settings.clock)())).await;
+                while let Some(wait) = renew::next_look(&held, (settings.clock)()) {
+                    pause(wait).await;
+                }
                 let client = Client::over(peer.clone());
                 let renewed = renew::renew(&client, &endpoint, &held, &settings.credential).await;
                 renewed.map(|_| ()).map_err(|error| error.to_string())

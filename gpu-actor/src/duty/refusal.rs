@@ -6,7 +6,7 @@ use shared::wire::notice::Notice;
 use super::{Duty, Effect};
 
 impl Duty {
-    pub(super) fn refuse(&self, reason: String, effects: &mut Vec<Effect>) {
+    pub(super) fn refuse(&mut self, reason: String, effects: &mut Vec<Effect>) {
         let term = self.term;
         self.tell(Notice::Refused { term, reason }, effects);
     }
@@ -17,7 +17,7 @@ impl Duty {
     }
 
     pub(super) fn if_leading(
-        &self,
+        &mut self,
         epoch: PlanEpoch,
         order: &str,
         effects: &mut Vec<Effect>,

@@ -272,7 +272,7 @@ fn without_a_coordinator_only_the_newest_steps_are_kept() {
     };
     duty.step(Event::Job(epoch, JobId(1), Micros(0), durable));
     assert_eq!(
-        duty.unheard.notices().count(),
+        duty.unheard.count(),
         3,
         "two newest steps and what is durable"
     );

@@ -1,4 +1,9 @@
 //! Notices of jobs that the coordinator has not said to have heard: numbered, in their order, told again until it has.
+//!
+//! - `UN-1` No more than [`WINDOW`] of them are told and not heard: what the coordinator may take its time to write finds room
+//!   on both sides, however much waits.
+//! - `UN-2` A number that was told once is never another notice's.
+//! - `UN-3` What is not numbered is told behind the notices that were there before it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,6 +13,10 @@ use shared::wire::notice::{JobNotice, Notice};
 /// Steps of jobs that may be forgotten when more notices wait than this.
 pub(super) const MOST_WAITING: usize = 65_536;
 
+/// Notices that may be told and not heard. The coordinator hears them one by one, and may say so of all at once: those orders
+/// must fit among those that wait for the network, as must the notices on this side.
+pub(super) const WINDOW: u64 = 512;
+
 /// What waits to be heard.
 #[derive(Clone, Debug)]
 pub(super) struct Unheard {
@@ -15,6 +24,12 @@ pub(super) struct Unheard {
     /// Numbers of the notices that told the end of a job.
     ends: BTreeMap<u64, JobId>,
     next: u64,
+    /// The number after the last that was told on this connection.
+    cursor: u64,
+    /// The number after the last that was ever told.
+    told: u64,
+    /// Notices without a number, each with the number after the last that goes before it.
+    behind: VecDeque<(u64, Notice)>,
 }
 
 impl Unheard {
@@ -24,6 +39,9 @@ impl Unheard {
             waiting: VecDeque::new(),
             ends: BTreeMap::new(),
             next: 1,
+            cursor: 1,
+            told: 1,
+            behind: VecDeque::new(),
         }
     }
 
@@ -37,9 +55,52 @@ impl Unheard {
         self.next
     }
 
-    /// What waits, in the order of its numbers.
-    pub(super) fn notices(&self) -> impl Iterator<Item = &Notice> {
-        self.waiting.iter().map(|(_, notice)| notice)
+    /// A connection begins: all is told on it from the first on, and what has no number is as good as said.
+    pub(super) fn begin(&mut self) {
+        self.cursor = self.first();
+        self.behind.clear();
+    }
+
+    /// Keeps a notice without a number for its turn, if others go before it; else gives it back.
+    pub(super) fn hold_back(&mut self, notice: Notice) -> Option<Notice> {
+        if self.cursor >= self.next && self.behind.is_empty() {
+            return Some(notice);
+        }
+        // UN-3
+        self.behind.push_back((self.next, notice));
+        None
+    }
+
+    /// What is to be told now, in its order.
+    pub(super) fn due(&mut self) -> Vec<Notice> {
+        let mut due = Vec::new();
+        let first = self.first();
+        self.cursor = self.cursor.max(first);
+        // UN-1
+        let end = self.next.min(first + WINDOW);
+        loop {
+            while self
+                .behind
+                .front()
+                .is_some_and(|(at, _)| *at <= self.cursor)
+            {
+                due.extend(self.behind.pop_front().map(|(_, notice)| notice));
+            }
+            if self.cursor >= end {
+                break;
+            }
+            let at = usize::try_from(self.cursor - first).unwrap_or(usize::MAX);
+            due.extend(self.waiting.get(at).map(|(_, notice)| notice.clone()));
+            self.cursor += 1;
+        }
+        self.told = self.told.max(self.cursor);
+        due
+    }
+
+    /// How many wait.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Keeps a notice that was made with the number [`next`](Self::next); `ended` is the job whose end it tells.
@@ -68,9 +129,11 @@ impl Unheard {
         self.ends.clear();
     }
 
-    /// Keeps of each job's steps only the newest, in place of which the others may be forgotten: it bears the sums.
-    /// What is left gets new numbers, so that none is missing; what was heard before and comes again changes nothing.
+    /// Keeps of each job's steps that were never told only the newest, in place of which the others may be forgotten: it
+    /// bears the sums. What is left of them gets new numbers, so that none is missing.
     fn forget_steps(&mut self) {
+        // UN-2
+        let told = self.told;
         let mut newest: BTreeMap<JobId, u64> = BTreeMap::new();
         for (number, notice) in &self.waiting {
             if let Some(job) = step_of(notice) {
@@ -78,10 +141,13 @@ impl Unheard {
             }
         }
         self.waiting.retain(|(number, notice)| {
-            step_of(notice).is_none_or(|job| newest.get(&job) == Some(number))
+            let step = step_of(notice);
+            *number < told || step.is_none_or(|job| newest.get(&job) == Some(number))
         });
-        for (own, notice) in &mut self.waiting {
-            if let Some(job) = self.ends.remove(own) {
+        self.next = told;
+        let mut ends = self.ends.split_off(&told);
+        for (own, notice) in self.waiting.iter_mut().filter(|(own, _)| *own >= told) {
+            if let Some(job) = ends.remove(own) {
                 self.ends.insert(self.next, job);
             }
             *own = self.next;
@@ -89,6 +155,9 @@ impl Unheard {
             if let Notice::Job { number, .. } = notice {
                 *number = *own;
             }
+        }
+        for (at, _) in &mut self.behind {
+            *at = self.next;
         }
     }
 }
@@ -101,5 +170,96 @@ fn step_of(notice: &Notice) -> Option<JobId> {
             ..
         } => Some(*job),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use shared::ids::PlanEpoch;
+    use shared::units::Micros;
+
+    use super::*;
+
+    fn keep(unheard: &mut Unheard, notice: JobNotice) {
+        let told = Notice::Job {
+            number: unheard.next(),
+            epoch: PlanEpoch(1),
+            job: JobId(1),
+            at: Micros(0),
+            notice,
+        };
+        unheard.keep(told, None);
+    }
+
+    fn step(unheard: &mut Unheard) {
+        let step = unheard.next();
+        let notice = JobNotice::Step {
+            step,
+            loss: 1.0,
+            accuracy: 0.0,
+            gradient_norm: 1.0,
+            learning_rate: 1.0,
+            tokens: step,
+        };
+        keep(unheard, notice);
+    }
+
+    fn numbers(told: &[Notice]) -> Vec<u64> {
+        let numbers = told.iter().map(|notice| match notice {
+            Notice::Job { number, .. } => *number,
+            _ => 0,
+        });
+        numbers.collect()
+    }
+
+    const OTHER: Notice = Notice::Spans {
+        number: 1,
+        spans: Vec::new(),
+    };
+
+    #[test]
+    fn un_1_un_3_no_more_are_told_than_may_be_unheard_and_others_keep_their_turn() {
+        let mut unheard = Unheard::new();
+        for _ in 0..WINDOW + 2 {
+            step(&mut unheard);
+        }
+        unheard.begin();
+        assert_eq!(unheard.hold_back(OTHER), None);
+        step(&mut unheard);
+        assert_eq!(numbers(&unheard.due()), (1..=WINDOW).collect::<Vec<_>>());
+        assert!(unheard.due().is_empty());
+        let _ = unheard.heard(1);
+        assert_eq!(numbers(&unheard.due()), [WINDOW + 1]);
+        let _ = unheard.heard(WINDOW);
+        assert_eq!(numbers(&unheard.due()), [WINDOW + 2, 0, WINDOW + 3]);
+        assert_eq!(unheard.hold_back(OTHER), Some(OTHER));
+        // On the next connection all that is unheard comes again.
+        unheard.begin();
+        assert_eq!(unheard.first(), WINDOW + 1);
+        assert_eq!(
+            numbers(&unheard.due()),
+            [WINDOW + 1, WINDOW + 2, WINDOW + 3]
+        );
+    }
+
+    #[test]
+    fn un_2_what_was_told_keeps_its_number_when_steps_are_forgotten() {
+        let mut unheard = Unheard::new();
+        let admitted = JobNotice::Admitted { step: 0, total: 9 };
+        keep(&mut unheard, admitted);
+        step(&mut unheard);
+        let before = unheard.due();
+        assert_eq!(numbers(&before), [1, 2]);
+        // The journal may have both: what says so is lost with the connection.
+        for _ in 1..MOST_WAITING {
+            step(&mut unheard);
+        }
+        assert_eq!((unheard.count(), unheard.next()), (3, 4));
+        unheard.begin();
+        let again = unheard.due();
+        assert_eq!(numbers(&again), [1, 2, 3]);
+        assert_eq!(again[..2], before);
     }
 }

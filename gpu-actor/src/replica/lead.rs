@@ -32,7 +32,7 @@ use crate::train::session::{Halt, Session, Standing, layout_of};
 mod durable;
 mod sample;
 
-pub use sample::{SampleError, TextRequest};
+pub use sample::{SampleError, Text, TextRequest};
 
 /// Where a job's first state comes from.
 #[derive(Clone, Debug)]

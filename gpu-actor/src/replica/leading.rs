@@ -1,7 +1,8 @@
 //! The session's engine over the first station of a replica.
 //!
 //! Turns become micro-batches, which are numbered through and given to the station as the ones before come back; what
-//! the last stage found out comes back as words and is gathered by turn. A job whose steps other replicas share sends
+//! the last stage found out comes back as words and is gathered by turn, of a step that is spread over turns by the last of
+//! them. A job whose steps other replicas share sends
 //! each of them its run of the sequences, in micro-batches of their own.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,6 +15,7 @@ use super::seat::LeadSettings;
 use super::station::Station;
 use crate::artifacts::part::PartRef;
 use crate::link::word::{Attach, Pass, Planned, Source, StepGoal, Word};
+use crate::pipeline::council::Matter;
 use crate::pipeline::{MicroBatchNumber, Slot};
 use crate::train::engine::{Engine, Finding, Newcomer, Turn, TurnNumber};
 use crate::train::pack;
@@ -76,7 +78,9 @@ pub(super) struct Leading {
     turn: TurnNumber,
     /// Passes that stages were told to hold at most.
     held: Vec<u32>,
-    /// Steps planned, by job.
+    /// What turns found of steps that go on in a later one.
+    begun: BTreeMap<Matter, Tally>,
+    /// Steps planned with all their rows, by job.
     steps: BTreeMap<Slot, u64>,
     names: BTreeMap<Slot, JobName>,
     answers: BTreeMap<Slot, Result<(), String>>,
@@ -107,6 +111,7 @@ impl Leading {
             turns: BTreeMap::new(),
             turn: 0,
             held: Vec::new(),
+            begun: BTreeMap::new(),
             steps: BTreeMap::new(),
             names: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -281,6 +286,7 @@ impl Engine for Leading {
             open.jobs.retain(|other| *other != slot);
             open.shares.remove(&slot);
         }
+        self.begun.retain(|matter, _| matter.0 != slot);
         self.steps.remove(&slot);
         let name = self.names.remove(&slot);
         self.dismiss(slot, name.as_ref())?;
@@ -291,22 +297,39 @@ impl Engine for Leading {
         self.settings.ahead
     }
 
+    /// As many as fill the pipeline twice with the largest passes, as [`Self::budget`] has it.
+    fn turn_rows(&self) -> usize {
+        let most = self.settings.tokens_per_pass.max(1);
+        most.saturating_mul(2 * self.stages())
+    }
+
+    /// Of a shared step each replica takes its shard.
+    fn takes_whole(&self, slot: Slot) -> bool {
+        self.shared.contains_key(&slot)
+    }
+
     fn plan(&mut self, turn: Turn<'_>) -> Result<TurnNumber, ReplicaError> {
         self.turn += 1;
         let number = self.turn;
         let mut open = Open::default();
         let mut goals = BTreeMap::new();
         for (index, request) in turn.requests.iter().enumerate() {
-            let slot = request.slot;
+            let (slot, goal) = (request.slot, turn.goals.get(index));
+            if let Some(None) = goal {
+                let tally = || Tally::of(request);
+                self.begun.entry((slot, request.step)).or_insert_with(tally);
+                continue;
+            }
             open.jobs.push(slot);
             let shared = self.shared.contains_key(&slot);
             let share = Share {
                 tally: Tally::of(request),
+                number: request.step,
                 blocks: shared.then(|| request.blocks(0..request.rows.len())),
                 step: None,
             };
             open.shares.insert(slot, share);
-            let Some(goal) = turn.goals.get(index) else {
+            let Some(goal) = goal.copied().flatten() else {
                 continue;
             };
             let goal = StepGoal {
@@ -379,7 +402,8 @@ impl Engine for Leading {
         };
         let found = open.jobs.iter().filter_map(|&slot| {
             let share = open.shares.remove(&slot)?;
-            let (tally, step) = (share.tally, share.step);
+            let begun = self.begun.remove(&(slot, share.number));
+            let (tally, step) = (begun.unwrap_or(share.tally), share.step);
             Some(Finding { slot, tally, step })
         });
         Ok(found.collect())

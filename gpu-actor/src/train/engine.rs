@@ -37,8 +37,8 @@ pub struct Goal {
 pub struct Turn<'a> {
     /// By job.
     pub requests: Vec<Request<'a>>,
-    /// By job, when they train; empty when they are measured only.
-    pub goals: Vec<Goal>,
+    /// By job, when they train; none of a job whose step goes on in a later turn. Empty when they are measured only.
+    pub goals: Vec<Option<Goal>>,
     /// Which of them share passes, and in which order these go; the default leaves it to the engine. No result shows it.
     pub arrangement: Arrangement<Slot>,
 }
@@ -83,19 +83,28 @@ pub trait Engine {
     /// Training turns worth planning at once.
     fn ahead(&self) -> usize;
 
-    /// Puts a turn behind those planned before. A job's steps are planned one after another.
+    /// Rows of one job's step in a turn, beside jobs of shorter steps, that passes are full with; what holds where an
+    /// arrangement says nothing.
+    fn turn_rows(&self) -> usize;
+
+    /// Whether the steps of a job pass in one turn each, however long they are.
+    fn takes_whole(&self, _slot: Slot) -> bool {
+        false
+    }
+
+    /// Puts a turn behind those planned before. A job's steps are planned one after another, and parts of a step in order.
     ///
     /// # Errors
     /// When the engine itself cannot go on.
     fn plan(&mut self, turn: Turn<'_>) -> Result<TurnNumber, Self::Error>;
 
-    /// Takes back steps that were planned and not begun, each by job and number: their turns find nothing of them. An
-    /// engine that begins what is planned at once has none.
+    /// Takes back steps that were planned and not begun, each by job and number, with all their parts: their turns find
+    /// nothing of them. An engine that begins what is planned at once has none.
     fn withdraw(&mut self) -> Vec<(Slot, u64)> {
         Vec::new()
     }
 
-    /// Waits for a turn, and returns what it found, in the order of its requests.
+    /// Waits for a turn, and returns what it found, in the order of its requests: of a job whose step goes on, nothing.
     ///
     /// # Errors
     /// When the engine itself cannot go on.

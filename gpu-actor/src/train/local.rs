@@ -9,7 +9,7 @@ use kernels::cpu::Cpu;
 use super::engine::{Engine, Finding, Newcomer, Turn, TurnNumber};
 use super::job_state::JobState;
 use super::pack::{self, Cut, Size};
-use super::tally::{Passed, tally};
+use super::tally::{Passed, Tally, tally};
 use crate::batch::Batch;
 use crate::model::Model;
 use crate::pipeline::Slot;
@@ -30,6 +30,8 @@ pub struct Local {
     size: Size,
     passed: Passed,
     tenants: BTreeMap<Slot, Tenant>,
+    /// Of steps that go on in a later turn.
+    begun: BTreeMap<Slot, Tally>,
     taken: TurnNumber,
     found: BTreeMap<TurnNumber, Vec<Finding>>,
 }
@@ -46,6 +48,7 @@ impl Local {
             size,
             passed: Passed::default(),
             tenants: BTreeMap::new(),
+            begun: BTreeMap::new(),
             taken: 0,
             found: BTreeMap::new(),
         }
@@ -71,12 +74,17 @@ impl Local {
         let (requests, size) = (&turn.requests, self.size);
         let passes = pack::arranged(requests, &turn.arrangement, size, |_| size.budget);
         let passes = (&passes[..], &mut self.passed);
-        let mut tallies = tally(&mut self.stage, requests, passes, Stage::train_chunks);
+        let (stage, begun) = (&mut self.stage, &mut self.begun);
+        let mut tallies = tally(stage, requests, begun, passes, Stage::train_chunks);
         let mut found = Vec::with_capacity(requests.len());
         for (request, goal) in requests.iter().zip(&turn.goals) {
             let slot = request.slot;
             let tenant = self.tenants.get_mut(&slot);
             let (Some(tally), Some(tenant)) = (tallies.remove(&slot), tenant) else {
+                continue;
+            };
+            let Some(goal) = goal else {
+                self.begun.insert(slot, tally);
                 continue;
             };
             let step = if tally.loss.is_finite() {
@@ -100,7 +108,8 @@ impl Local {
         };
         let passes = pack::cut_passes(requests, size);
         let passes = (&passes[..], &mut self.passed);
-        let mut tallies = tally(&mut self.stage, requests, passes, evaluate);
+        let stage = &mut self.stage;
+        let mut tallies = tally(stage, requests, &mut BTreeMap::new(), passes, evaluate);
         let found = requests.iter().filter_map(|request| {
             let (slot, step) = (request.slot, None);
             let tally = tallies.remove(&slot)?;
@@ -132,12 +141,17 @@ impl Engine for Local {
 
     fn detach(&mut self, slot: Slot) -> Result<(), Infallible> {
         self.tenants.remove(&slot);
+        self.begun.remove(&slot);
         self.stage.detach(slot);
         Ok(())
     }
 
     fn ahead(&self) -> usize {
         1
+    }
+
+    fn turn_rows(&self) -> usize {
+        self.size.budget.saturating_mul(2)
     }
 
     fn plan(&mut self, turn: Turn<'_>) -> Result<TurnNumber, Infallible> {

@@ -32,8 +32,10 @@ pub struct Request<'a> {
     pub prefix_tokens: usize,
     /// Optimizer step.
     pub step: u64,
-    /// The sequences.
+    /// The sequences of the step.
     pub rows: Vec<&'a TokenRow>,
+    /// Which of them pass now; none: all. Those before passed in earlier turns, those behind pass in later ones.
+    pub part: Option<Range<usize>>,
 }
 
 impl Request<'_> {
@@ -41,6 +43,17 @@ impl Request<'_> {
     #[must_use]
     pub fn trained_tokens(&self) -> u64 {
         self.rows.iter().map(|row| row.trained() as u64).sum()
+    }
+
+    /// The sequences that pass now.
+    #[must_use]
+    pub fn run(&self) -> Range<usize> {
+        self.part.clone().unwrap_or(0..self.rows.len())
+    }
+
+    /// Rows of each sequence that passes now.
+    pub fn passing(&self) -> impl Iterator<Item = usize> + '_ {
+        self.run().map(|at| self.length(at))
     }
 
     /// Blocks of a run of its sequences.
@@ -56,11 +69,11 @@ impl Request<'_> {
         self.rows[at].ids.len() + self.prompt_tokens
     }
 
-    /// Rows of each of its sequences.
+    /// Rows of each sequence of the step.
     #[must_use]
     pub fn lengths(&self) -> Vec<usize> {
-        let rows = self.rows.iter();
-        rows.map(|row| row.ids.len() + self.prompt_tokens).collect()
+        let all = 0..self.rows.len();
+        all.map(|at| self.length(at)).collect()
     }
 }
 
@@ -120,6 +133,7 @@ impl Size {
 ///     prefix_tokens: 0,
 ///     step: 0,
 ///     rows: rows.iter().collect(),
+///     part: None,
 /// };
 /// let sizes: Vec<usize> = passes(&[request], 8, Cut::Anywhere)
 ///     .iter()
@@ -147,6 +161,7 @@ pub fn passes(requests: &[Request<'_>], budget: usize, cut: Cut) -> Vec<Batch> {
 ///     prefix_tokens: 0,
 ///     step: 0,
 ///     rows: rows.iter().collect(),
+///     part: None,
 /// };
 /// let size = Size {
 ///     budget: 100,
@@ -162,7 +177,7 @@ pub fn passes(requests: &[Request<'_>], budget: usize, cut: Cut) -> Vec<Batch> {
 pub fn cut_passes(requests: &[Request<'_>], size: Size) -> Vec<Batch> {
     let mut packer = Packer::default();
     for request in requests {
-        packer.add(request, 0..request.rows.len(), true, size);
+        packer.add(request, request.run(), true, size);
     }
     packer.done()
 }
@@ -276,6 +291,7 @@ mod tests {
                 pass_rows,
                 chunk_rows,
                 ahead: Vec::new(),
+                turn_rows: None,
             };
             let size = size.within(&arrangement);
             (size.budget, size.chunk)
@@ -294,6 +310,7 @@ mod tests {
             prefix_tokens: 0,
             step: 0,
             rows: rows.iter().collect(),
+            part: None,
         };
         let ways = [Cut::Anywhere, Cut::BetweenJobs];
         let each = |budget| ways.map(|cut| (budget, cut));
@@ -340,6 +357,7 @@ mod tests {
                 prefix_tokens: 0,
                 step: 0,
                 rows: rows.iter().collect(),
+                part: None,
             };
             let cut = if between { Cut::BetweenJobs } else { Cut::Anywhere };
             let size = Size { budget, chunk, cut };
@@ -396,6 +414,7 @@ mod tests {
             prefix_tokens: 0,
             step: 0,
             rows: rows.iter().collect(),
+            part: None,
         };
         let requests: Vec<_> = (0..4).map(request).collect();
         let slots = |budget, cut| -> Vec<Vec<usize>> {

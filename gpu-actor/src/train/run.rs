@@ -11,6 +11,7 @@ use super::engine::Goal;
 use super::event::{Ending, Event};
 use super::pack::Request;
 use super::progress::{self, Progress};
+use super::spread;
 use super::tally::Tally;
 use crate::peft::layout::Layout;
 use crate::stage::optim::StepNumbers;
@@ -19,7 +20,7 @@ use shared::ids::JobName;
 /// What a job is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Takes a step every round.
+    /// Takes steps: one a round, or a part of one.
     Active,
     /// Waits for an order to go on.
     Paused,
@@ -53,12 +54,14 @@ pub(super) struct Run {
     pub(super) total: u64,
     pub(super) standing: Standing,
     pub(super) asked: Option<Halt>,
-    /// Steps taken, and those on their way.
+    /// Steps taken, and those that are on their way with all their sequences.
     pub(super) planned: u64,
     /// Besides when it asks for it, its state is wanted after so many steps; 0: not so.
     pub(super) every_steps: u64,
     /// Steps on their way after which it is wanted for that.
     hastened: BTreeSet<u64>,
+    /// Sequences of the step behind those that passed or are on their way.
+    pub(super) begun: usize,
     /// Took a step in this round: one that joined behind rounds on their way does not in each.
     pub(super) stepped: bool,
 }
@@ -83,6 +86,7 @@ impl Run {
             batches: progress::batches(&spec, rows.len()),
             slot: usize::MAX,
             planned: progress.step,
+            begun: 0,
             name,
             spec,
             layout,
@@ -102,14 +106,29 @@ impl Run {
         self.standing == Standing::Active
     }
 
-    /// Whether all that was planned of it is done.
+    /// Whether all that was planned of it is done, and no step is begun.
     pub(super) fn is_settled(&self) -> bool {
-        self.planned == self.progress.step
+        self.planned == self.progress.step && self.begun == 0
     }
 
-    /// Whether it has a step for the next turn.
+    /// Whether it has sequences for the next turn; before a pause those of a step that is begun, before its end none.
     pub(super) fn takes_part(&self) -> bool {
-        self.is_active() && self.asked.is_none() && self.planned < self.total
+        let wanted = match self.asked {
+            None => true,
+            Some(Halt::Pause) => self.begun > 0,
+            Some(Halt::Cancel) => false,
+        };
+        self.is_active() && wanted && self.planned < self.total
+    }
+
+    /// Whether it comes to the halt that it was asked for: at the end of a step, but one that is begun and not all planned
+    /// is dropped with a job that will not go on.
+    pub(super) fn halts(&self) -> bool {
+        match self.asked {
+            None => false,
+            Some(Halt::Pause) => self.is_settled(),
+            Some(Halt::Cancel) => self.planned == self.progress.step,
+        }
     }
 
     /// Whether held-out rows are measured now.
@@ -133,13 +152,6 @@ impl Run {
         hastened || self.checkpoint_due(step)
     }
 
-    /// What was planned from a step on is planned again.
-    pub(super) fn take_back(&mut self, step: u64) {
-        let planned = step.min(self.planned);
-        self.planned = planned;
-        self.hastened.retain(|kept| *kept <= planned);
-    }
-
     /// The state after the step is to be saved, as it asks for.
     fn checkpoint_due(&self, step: u64) -> bool {
         let every = self.spec.checkpoint.every_steps;
@@ -154,27 +166,58 @@ impl Run {
             prefix_tokens: layout.prefix.as_ref().map_or(0, |p| p.tokens),
             step,
             rows,
+            part: None,
         }
     }
 
-    /// Its next step, which is then planned.
-    pub(super) fn next_step(&mut self) -> (Request<'_>, Goal) {
-        let step = self.planned;
-        self.planned += 1;
+    /// Sequences of its next step, or of the one that is begun.
+    fn upcoming(&mut self) -> Request<'_> {
+        let chosen = self.batches.rows(self.planned);
+        let rows = chosen.iter().map(|&index| &self.rows[index as usize]);
+        self.request(self.planned, rows.collect())
+    }
+
+    /// Rows of that step that are not planned.
+    pub(super) fn rest(&mut self) -> usize {
+        let begun = self.begun;
+        self.upcoming().lengths()[begun..].iter().sum()
+    }
+
+    /// The next sequences of at most so many rows, or one, which are then planned; with a goal, if the step ends with them.
+    pub(super) fn next_part(&mut self, most: usize) -> (Request<'_>, Option<Goal>) {
+        let (step, from) = (self.planned, self.begun);
+        let lengths = self.upcoming().lengths();
+        let end = from + spread::part(&lengths[from..], most);
+        let ends = end == lengths.len();
+        (self.planned, self.begun) = match ends {
+            true => (step + 1, 0),
+            false => (step, end),
+        };
         let every = self.every_steps;
-        let hastened = every > 0 && (step + 1).is_multiple_of(every) && step + 1 < self.total;
+        let hastened =
+            ends && every > 0 && (step + 1).is_multiple_of(every) && step + 1 < self.total;
         if hastened {
             self.hastened.insert(step + 1);
         }
-        let chosen = self.batches.rows(step);
-        let rows = chosen.iter().map(|&index| &self.rows[index as usize]);
-        let rows = rows.collect();
         let peak = self.spec.optimizer.learning_rate;
-        let goal = Goal {
+        let goal = ends.then(|| Goal {
             learning_rate: self.spec.schedule.learning_rate(peak, step, self.total),
             keep: hastened || self.checkpoint_due(step + 1) || step + 1 == self.total,
-        };
-        (self.request(step, rows), goal)
+        });
+        let chosen = self.batches.rows(step);
+        let rows = chosen.iter().map(|&index| &self.rows[index as usize]);
+        let mut request = self.request(step, rows.collect());
+        request.part = Some(from..end);
+        (request, goal)
+    }
+
+    /// Takes back this step and those behind, which were planned and not begun.
+    pub(super) fn take_back(&mut self, step: u64) {
+        if step <= self.planned {
+            self.planned = step;
+            self.begun = 0;
+            self.hastened.retain(|kept| *kept <= step);
+        }
     }
 
     /// Its held-out rows.
@@ -239,6 +282,7 @@ impl Run {
         self.standing = Standing::Quarantined(reason.clone());
         self.planned = self.progress.step;
         self.hastened.clear();
+        self.begun = 0;
         self.asked = None;
         let (job, step) = (self.name.clone(), self.progress.step);
         events.push(Event::Quarantined { job, step, reason });

@@ -1,7 +1,8 @@
 //! Many jobs training together, step by step. Pure: no clock, no files; events are returned.
 //!
-//! A round takes one optimizer step of every active job, their sequences fused into passes. Jobs join, leave, halt and
-//! go on between rounds; a job whose numbers stop being finite is set aside, and its neighbours' bits do not change.
+//! A round takes one optimizer step of every active job, their sequences fused into passes; of a step that is much longer than
+//! the shortest it takes a part ([`super::spread`]). Jobs join, leave, halt and go on between rounds, states and evaluations
+//! are of whole steps; a job whose numbers stop being finite is set aside, and its neighbours' bits do not change.
 //! What computes is an [`Engine`]: one stage, or a pipeline, on which rounds are planned ahead as far as nothing
 //! that a round finds out can change what comes next, which is up to the next evaluation of any job.
 
@@ -18,6 +19,7 @@ use super::event::{Ending, Event};
 use super::local::Local;
 use super::progress::Progress;
 use super::run::Run;
+use super::spread;
 use crate::model::Model;
 use crate::peft::layout::Layout;
 
@@ -183,8 +185,8 @@ impl<E: Engine> Session<E> {
         self.runs.keys()
     }
 
-    /// Brings an active job to a halt after its steps on their way; a paused one can be cancelled. Whether it was
-    /// possible.
+    /// Brings an active job to a halt after its steps on their way; of a step that is spread over turns the rest is taken
+    /// before a pause, and nothing more before it is cancelled. A paused one can be cancelled. Whether it was possible.
     pub fn halt(&mut self, name: &JobName, how: Halt) -> bool {
         let Some(run) = self.runs.get_mut(name) else {
             return false;
@@ -219,7 +221,7 @@ impl<E: Engine> Session<E> {
         std::mem::take(&mut self.halted)
     }
 
-    /// One optimizer step of every active job, with the evaluations due before and after it.
+    /// One optimizer step of every active job, or a part of a long one, with the evaluations due before and after it.
     ///
     /// # Errors
     /// Of the engine, when it cannot go on.
@@ -244,6 +246,8 @@ impl<E: Engine> Session<E> {
                 run.take_back(step);
             }
         }
+        let begun = |run: &Run| run.takes_part() && run.begun > 0;
+        self.plan_turn(begun, usize::MAX)?;
         while !self.planned.is_empty() {
             self.end_round(&mut events)?;
         }
@@ -265,23 +269,44 @@ impl<E: Engine> Session<E> {
             if self.runs.values().any(Run::holds_up) {
                 return Ok(());
             }
-            let slot = |name: &JobName| self.runs.get(name).map(|run| run.slot);
-            let mut turn = Turn {
-                requests: Vec::new(),
-                goals: Vec::new(),
-                arrangement: self.arrangement.renamed(slot),
-            };
-            for run in self.runs.values_mut().filter(|run| run.takes_part()) {
-                let (request, goal) = run.next_step();
-                turn.requests.push(request);
-                turn.goals.push(goal);
-            }
-            if turn.requests.is_empty() {
+            let bound = self.turn_rows();
+            let runs = self.runs.values_mut().filter(|run| run.takes_part());
+            let most = spread::most(bound, runs.map(Run::rest));
+            if !self.plan_turn(Run::takes_part, most)? {
                 return Ok(());
             }
-            self.planned.push_back(self.engine.plan(turn)?);
         }
         Ok(())
+    }
+
+    /// Rows of one job's step in a turn.
+    fn turn_rows(&self) -> usize {
+        let told = self.arrangement.turn_rows;
+        told.map_or_else(
+            || self.engine.turn_rows(),
+            |rows| usize::try_from(rows).unwrap_or(usize::MAX),
+        )
+    }
+
+    /// Plans a turn of the jobs that are chosen, of each at most so many rows; whether there are any.
+    fn plan_turn(&mut self, chosen: impl Fn(&Run) -> bool, most: usize) -> Result<bool, E::Error> {
+        let slot = |name: &JobName| self.runs.get(name).map(|run| run.slot);
+        let mut turn = Turn {
+            requests: Vec::new(),
+            goals: Vec::new(),
+            arrangement: self.arrangement.renamed(slot),
+        };
+        for run in self.runs.values_mut().filter(|run| chosen(run)) {
+            let whole = self.engine.takes_whole(run.slot);
+            let (request, goal) = run.next_part(if whole { usize::MAX } else { most });
+            turn.requests.push(request);
+            turn.goals.push(goal);
+        }
+        let any = !turn.requests.is_empty();
+        if any {
+            self.planned.push_back(self.engine.plan(turn)?);
+        }
+        Ok(any)
     }
 
     fn finish_round(&mut self, events: &mut Vec<Event>) -> Result<(), E::Error> {
@@ -340,10 +365,11 @@ impl<E: Engine> Session<E> {
     }
 
     fn come_to_halt(&mut self) {
-        for run in self.runs.values_mut().filter(|run| run.is_settled()) {
+        for run in self.runs.values_mut().filter(|run| run.halts()) {
             let Some(how) = run.asked.take() else {
                 continue;
             };
+            run.begun = 0;
             run.standing = match how {
                 Halt::Pause => Standing::Paused,
                 Halt::Cancel => Standing::Cancelled,

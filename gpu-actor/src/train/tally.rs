@@ -25,22 +25,25 @@ impl Passed {
 
     fn note(&mut self, requests: &[Request<'_>], passes: &[Batch]) {
         self.rows += passes.iter().map(|batch| batch.rows() as u64).sum::<u64>();
-        let lengths = requests.iter().flat_map(Request::lengths);
+        let lengths = requests.iter().flat_map(Request::passing);
         self.of_data += lengths.map(|length| length as u64).sum::<u64>();
     }
 }
 
-/// Runs the requests in these passes, chunks of a sequence together, and gathers what `pass` finds, by bank slot.
+/// Runs the requests in these passes, chunks of a sequence together, and gathers what `pass` finds, by bank slot: added to
+/// what earlier turns found of the same steps, which is taken out of `begun`.
 pub(super) fn tally(
     stage: &mut Stage,
     requests: &[Request<'_>],
+    begun: &mut BTreeMap<usize, Tally>,
     (passes, passed): (&[Batch], &mut Passed),
     pass: fn(&mut Stage, &[Batch]) -> Vec<Vec<JobOutcome>>,
 ) -> BTreeMap<usize, Tally> {
-    let mut tallies: BTreeMap<usize, Tally> = requests
-        .iter()
-        .map(|request| (request.slot, Tally::of(request)))
-        .collect();
+    let known = |request: &Request<'_>| {
+        let known = begun.remove(&request.slot);
+        (request.slot, known.unwrap_or_else(|| Tally::of(request)))
+    };
+    let mut tallies: BTreeMap<usize, Tally> = requests.iter().map(known).collect();
     passed.note(requests, passes);
     for chain in pack::chains(passes) {
         let found = pass(stage, chain).into_iter();
@@ -70,7 +73,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Of a job's sequences before they pass.
+    /// Of all sequences of a job's step before they pass.
     #[must_use]
     pub fn of(request: &Request<'_>) -> Self {
         Self {

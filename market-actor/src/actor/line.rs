@@ -97,7 +97,7 @@ async fn look(
     settings: &MarketSettings,
 ) -> Result<Event, ClientError> {
     if let Ok(held) = Credential::load(&settings.credential)
-        && renew::until_renewal(&held, (settings.clocks.wall)()).is_zero()
+        && renew::next_look(&held, (settings.clocks.wall)()).is_none()
     {
         match renew::renew(client, endpoint, &held, &settings.credential).await {
             Ok(_) => tracing::info!("certificate renewed"),

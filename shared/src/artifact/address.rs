@@ -5,11 +5,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use object_store::ObjectStore;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Location;
+use object_store::{ObjectStore, RetryConfig};
 use thiserror::Error;
 use url::Url;
 
@@ -51,6 +52,10 @@ pub enum AddressError {
         source: object_store::Error,
     },
 }
+
+/// A call is tried again for no longer than this, each try for half a minute at most: who called knows better how long it
+/// can wait, and a drain must not be taken for one that hangs.
+const RETRIED: Duration = Duration::from_secs(20);
 
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,8 +145,13 @@ impl Address {
     ) -> Result<Arc<dyn ObjectStore>, AddressError> {
         // The HTTP client takes the provider of the process; that another was set before is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
+        let retries = RetryConfig {
+            retry_timeout: RETRIED,
+            ..RetryConfig::default()
+        };
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(bucket)
+            .with_retry(retries)
             .with_conditional_put(S3ConditionalPut::ETagMatch);
         for (option, value) in options {
             let known: Result<AmazonS3ConfigKey, _> = option.parse();

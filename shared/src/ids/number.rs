@@ -35,10 +35,10 @@ macro_rules! number {
         pub struct $name(pub u64);
 
         impl $name {
-            /// The one after.
+            /// The one after; the last one stays.
             #[must_use]
             pub fn next(self) -> Self {
-                Self(self.0 + 1)
+                Self(self.0.saturating_add(1))
             }
         }
 

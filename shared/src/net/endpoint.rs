@@ -25,24 +25,24 @@ use crate::wire::codec::Limits;
 use crate::wire::opening::Opening;
 use crate::wire::version::{ALPN, JOIN_ALPN};
 
-/// How an endpoint is set up; section `net` of the settings.
+/// How an endpoint is set up.
 #[derive(Clone, Debug)]
 pub struct EndpointSettings {
-    /// Where it listens, or sends from: `net.bind`.
+    /// Where it listens, or sends from.
     pub bind: SocketAddr,
-    /// Largest datagram to probe for, in bytes, 1200 to 6500: `net.largest_datagram`. None: 6000 on loopback, else 1452.
+    /// Largest datagram to probe for, in bytes, 1200 to 6500. None: 6000 on loopback, else 1452.
     pub largest_datagram: Option<u16>,
-    /// Bytes of a stream that may be under way: `net.stream_window`. Bandwidth times delay, at least.
+    /// Bytes of a stream that may be under way. Bandwidth times delay, at least.
     pub stream_window: u32,
-    /// Bytes of a connection that may be under way: `net.connection_window`.
+    /// Bytes of a connection that may be under way.
     pub connection_window: u32,
-    /// A peer that is not heard for so long is gone: `net.idle_timeout`.
+    /// A peer that is not heard for so long is gone.
     pub idle_timeout: Duration,
-    /// An idle connection says so often that it lives: `net.keep_alive`; less than half of the timeout.
+    /// An idle connection says so often that it lives; less than half of the timeout.
     pub keep_alive: Duration,
-    /// Streams that a peer may have open at once: `net.max_streams`.
+    /// Streams that a peer may have open at once.
     pub max_streams: u32,
-    /// Bytes of each buffer of the socket: `net.socket_buffer`.
+    /// Bytes of each buffer of the socket.
     pub socket_buffer: usize,
     /// Largest frames.
     pub limits: Limits,
@@ -389,7 +389,7 @@ fn open(
 ) -> Result<quinn::Endpoint, NetError> {
     let local = |source| NetError::Local {
         what: format!(
-            "open a socket at {} (is another process there?)",
+            "open a socket at {} (coordinator.listen, or listen of the node; is another process there?)",
             settings.bind
         ),
         source,

@@ -149,6 +149,14 @@ pub async fn renew(
         return Err(RenewError::NoCertificate);
     };
     let fresh = request.certified(&chain)?;
+    replaces(&fresh, held)?;
+    fresh.save(path)?;
+    endpoint.renew(&fresh)?;
+    Ok(fresh)
+}
+
+/// Whether a credential is one more of who has another.
+fn replaces(fresh: &Credential, held: &Credential) -> Result<(), RenewError> {
     if fresh.authority() != held.authority() {
         return Err(RenewError::OtherAuthority);
     }
@@ -158,13 +166,25 @@ pub async fn renew(
             wanted: held.identity.to_string(),
         });
     }
-    fresh.save(path)?;
-    endpoint.renew(&fresh)?;
-    Ok(fresh)
+    Ok(())
 }
 
-/// How long to wait until a certificate is to be renewed.
+/// Shows the credential that lies in a file, should it have been made anew there; for a member that nobody lets in any more.
+///
+/// # Errors
+/// [`RenewError`]; what is shown stays as it was.
+pub fn show_file(endpoint: &Endpoint, held: &Credential, path: &Path) -> Result<(), RenewError> {
+    let found = Credential::load(path)?;
+    replaces(&found, held)?;
+    Ok(endpoint.renew(&found)?)
+}
+
+/// The clock is looked at so often: it may be set, and machines sleep while no timer runs.
+pub const LOOK: Duration = Duration::from_secs(60);
+
+/// How long to wait before the clock is looked at again; none when the certificate is to be renewed now.
 #[must_use]
-pub fn until_renewal(held: &Credential, now: Micros) -> Duration {
-    Duration::from_micros(held.renewal().since(now).0)
+pub fn next_look(held: &Credential, now: Micros) -> Option<Duration> {
+    let left = Duration::from_micros(held.renewal().since(now).0);
+    (!left.is_zero()).then(|| left.min(LOOK))
 }

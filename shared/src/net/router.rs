@@ -78,7 +78,7 @@ impl Stop {
 /// How much a router takes.
 #[derive(Clone, Copy, Debug)]
 pub struct RouterLimits {
-    /// Connections at once: `net.max_connections`.
+    /// Connections at once.
     pub connections: usize,
     /// A handshake, or the first frame of a stream, takes so long at most: `net.first_frame_timeout`.
     pub first_frame: Duration,

@@ -45,6 +45,9 @@ pub struct Arrangement<Job = JobId> {
     /// how far forward passes go ahead of backward ones. A stage that is not named holds one for each stage from it to the
     /// last.
     pub ahead: Vec<u32>,
+    /// Rows of one job's step in a round where others have shorter steps: a longer step is spread over rounds. None: as the
+    /// first stage's own passes are full.
+    pub turn_rows: Option<u64>,
 }
 
 impl<Job> Default for Arrangement<Job> {
@@ -54,11 +57,21 @@ impl<Job> Default for Arrangement<Job> {
             pass_rows: None,
             chunk_rows: None,
             ahead: Vec::new(),
+            turn_rows: None,
         }
     }
 }
 
 impl<Job> Arrangement<Job> {
+    /// Rounds of whole steps, however long, and nothing else: for measurements that count rounds.
+    #[must_use]
+    pub fn of_whole_steps() -> Self {
+        Self {
+            turn_rows: Some(u64::MAX),
+            ..Self::default()
+        }
+    }
+
     /// All hybrid tasks, by bucket.
     pub fn hybrid_tasks(&self) -> impl Iterator<Item = &HybridTask<Job>> {
         self.buckets.iter().flatten()
@@ -94,6 +107,7 @@ impl<Job> Arrangement<Job> {
             pass_rows: self.pass_rows,
             chunk_rows: self.chunk_rows,
             ahead: self.ahead.clone(),
+            turn_rows: self.turn_rows,
         }
     }
 }

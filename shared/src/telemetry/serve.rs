@@ -48,6 +48,9 @@ pub fn start(runtime: &Runtime, address: SocketAddr, registry: Registry, health:
     }
 }
 
+/// After a connection that could not be taken.
+const REST: Duration = Duration::from_millis(100);
+
 /// Answers until the runtime ends.
 pub async fn serve(listener: TcpListener, registry: Registry, health: Health) {
     tokio::join!(answer(listener, &registry, &health), sum_up(&registry));
@@ -69,8 +72,8 @@ fn answer(listener: TcpListener, registry: &Registry, health: &Health) -> impl F
             let place = Arc::clone(&room).acquire_owned().await;
             let place = place.expect("nobody closes it");
             let Ok((stream, _)) = listener.accept().await else {
-                // Out of descriptors, or a peer that left already: there is nothing to answer.
-                tokio::task::yield_now().await;
+                // Out of descriptors, or a peer that left already: there is nothing to answer, and the next may go the same.
+                pause(REST).await;
                 continue;
             };
             let (registry, health) = (registry.clone(), Arc::clone(&health));
@@ -81,6 +84,14 @@ fn answer(listener: TcpListener, registry: &Registry, health: &Health) -> impl F
             });
         }
     }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a descriptor that is free again is announced by nobody"
+)]
+async fn pause(so_long: Duration) {
+    tokio::time::sleep(so_long).await;
 }
 
 async fn converse(

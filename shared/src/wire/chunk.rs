@@ -111,7 +111,7 @@ pub enum ChunkError {
     },
     /// Over the limit.
     #[error(
-        "a chunk of {bytes} bytes is over the limit of {limit} bytes; what moves the limit: net.max_chunk_bytes"
+        "a chunk of {bytes} bytes is over the limit of {limit} bytes, which is fixed: lower plan.tokens_per_pass"
     )]
     TooLong {
         /// Its size, the head included.
@@ -359,7 +359,7 @@ mod tests {
                 limit: 71
             }
         );
-        assert!(over.to_string().contains("net.max_chunk_bytes"));
+        assert!(over.to_string().contains("plan.tokens_per_pass"));
         assert!(matches!(
             good.check_payload(&[2; 24]),
             Err(ChunkError::Checksum { .. })

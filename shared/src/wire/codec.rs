@@ -79,11 +79,11 @@ impl FrameKind {
     #[must_use]
     pub fn limit(self, limits: &Limits) -> (usize, &'static str) {
         match self {
-            Self::Opening | Self::Credit => (Limits::SMALL, "nothing: it is fixed"),
-            Self::Chunk => (limits.chunk_bytes, "net.max_chunk_bytes"),
-            Self::Word => (limits.word_bytes, "net.max_word_bytes"),
+            Self::Opening | Self::Credit => (Limits::SMALL, FIXED),
+            Self::Chunk => (limits.chunk_bytes, FIXED_CHUNK),
+            Self::Word => (limits.word_bytes, FIXED),
             Self::Request | Self::Reply | Self::Order | Self::Notice => {
-                (limits.control_bytes, "net.max_control_bytes")
+                (limits.control_bytes, "limits.frame_mib")
             }
         }
     }
@@ -95,14 +95,19 @@ impl std::fmt::Display for FrameKind {
     }
 }
 
+/// What is said of a limit that no setting moves.
+const FIXED: &str = "nothing: it is fixed";
+/// And of a chunk, which has the tokens of a pass.
+const FIXED_CHUNK: &str = "nothing: it is fixed; lower plan.tokens_per_pass";
+
 /// Largest payloads that are sent or taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of a request, reply, order or notice, in bytes: setting `net.max_control_bytes`.
+    /// Of a request, reply, order or notice, in bytes: setting `limits.frame_mib`.
     pub control_bytes: usize,
-    /// Of a word between stages, which may hold the state of an adapter, in bytes: setting `net.max_word_bytes`.
+    /// Of a word between stages, which may hold the state of an adapter, in bytes.
     pub word_bytes: usize,
-    /// Of a chunk, its head included, in bytes: setting `net.max_chunk_bytes`.
+    /// Of a chunk, its head included, in bytes.
     pub chunk_bytes: usize,
 }
 

@@ -54,7 +54,7 @@ pub struct JobView {
     pub started: Option<Micros>,
     /// When it ended, since 1970.
     pub ended: Option<Micros>,
-    /// JSON text of its specification with every default written out.
+    /// JSON text of its specification with every default written out; empty where all jobs are asked about.
     pub spec: String,
     /// Names one submission through all processes; lower-case hexadecimal.
     pub trace: String,

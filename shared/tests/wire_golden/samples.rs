@@ -382,6 +382,7 @@ pub(crate) fn orders() -> Vec<Ordered> {
                 pass_rows: Some(512),
                 chunk_rows: None,
                 ahead: vec![3, 1],
+                turn_rows: Some(2048),
             },
         },
         Order::Hasten {

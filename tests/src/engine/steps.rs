@@ -114,6 +114,7 @@ impl Trainee {
             prefix_tokens: prefix.as_ref().map_or(0, |prefix| prefix.tokens),
             step,
             rows: rows.to_vec(),
+            part: None,
         }
     }
 }
@@ -197,6 +198,7 @@ pub fn evaluate(
         prefix_tokens: 0,
         step: 0,
         rows: rows.to_vec(),
+        part: None,
     };
     let request = trainee.map_or(bare, |trainee| trainee.request(rows, 0));
     let mut gathered = Gathered::default();

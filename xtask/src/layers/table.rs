@@ -186,6 +186,7 @@ pub const PURE: &[&str] = &[
     "gpu-actor/src/train/session.rs",
     "gpu-actor/src/train/session",
     "gpu-actor/src/train/shard.rs",
+    "gpu-actor/src/train/spread.rs",
     "gpu-actor/src/train/tally.rs",
     "market-actor/src",
     "simulator/src",

@@ -12,6 +12,7 @@ use gpu_actor::replica::local::{LocalReplica, LocalSettings};
 use gpu_actor::train::identity::Identity;
 use kernels::cpu::Cpu;
 use shared::job::Products;
+use shared::plan::arrangement::Arrangement;
 
 use super::question::Planned;
 use crate::clock::Stopwatch;
@@ -85,7 +86,12 @@ impl Site<'_> {
             let admitted = replica.lead().admit(admission).or_exit(Exit::Internal)?;
             admitted.or_exit(Exit::Internal)?;
         }
-        replica.lead().arrange(planned.orders.clone());
+        // What is timed is a round of whole steps, as it is predicted.
+        let whole = Arrangement::of_whole_steps();
+        replica.lead().arrange(Arrangement {
+            turn_rows: whole.turn_rows,
+            ..planned.orders.clone()
+        });
         let mut times = Vec::with_capacity(self.steps);
         for step in 0..=self.steps {
             self.interrupt.check()?;

@@ -77,6 +77,7 @@ impl Told<'_> {
             pass_rows: pass.map(|rows| rows + rows / 8),
             chunk_rows: chunk.filter(|_| self.align),
             ahead: plan.ahead.iter().map(told).collect(),
+            turn_rows: None,
         };
         orders.renamed(|job| self.jobs.get(*job).copied())
     }
@@ -135,7 +136,11 @@ impl Gate {
             align: self.align,
             tokens_per_pass: self.tokens_per_pass,
         };
-        Some(told.orders())
+        let turn_rows = self.turn_rows(&pipeline, &chosen);
+        Some(Orders {
+            turn_rows,
+            ..told.orders()
+        })
     }
 }
 

@@ -22,7 +22,7 @@ fn admission(measured: bool) -> Admission {
     }
 }
 
-fn job(batch: usize, length: u32, tenant: &str) -> Task {
+pub(super) fn job(batch: usize, length: u32, tenant: &str) -> Task {
     let text = format!(
         r#"{{"name":"a","tenant":"{tenant}","adapter":{{"method":"lora","rank":16}},"data":{{"train":"a"}},
             "train":{{"steps":100,"batch_size":{batch}}}}}"#
@@ -175,6 +175,38 @@ fn a_bound_on_added_latency_keeps_company_small() {
         wait.map(|wait| wait.why),
         Some(Why::Latency { .. })
     ));
+}
+
+/// A giant's step is spread over turns: a small job begins beside it within the bound, and the first stage is told so.
+#[test]
+fn a_bound_on_added_latency_spreads_a_giant_instead_of_making_a_small_job_wait() {
+    let stage = stage(48 << 30);
+    let mut bounded = admission(true);
+    let with = |bounded: &Admission| {
+        let tasks = vec![job(64, 512, "t"), job(1, 64, "t")];
+        let mut gate = gate(bounded, &stage, tasks, Micros(1));
+        let began = fill(&mut gate, 2).0;
+        let jobs = [JobId(1), JobId(2)];
+        let told = gate.arranged(0, &jobs[..began as usize]);
+        (began, told.and_then(|told| told.turn_rows))
+    };
+    assert_eq!(
+        with(&bounded),
+        (2, None),
+        "without a bound the first stage goes by its own passes"
+    );
+    bounded.max_added_latency = Micros::of_millis(600_000);
+    assert_eq!(with(&bounded), (2, Some(64 * 512)), "whole steps keep it");
+    let giant = gate(&bounded, &stage, vec![job(64, 512, "t")], Micros(1));
+    let (step, _) = giant.alone(0, JobId(1)).expect("it fits");
+    bounded.max_added_latency = Micros(step.0 / 3);
+    let (began, rows) = with(&bounded);
+    assert_eq!(began, 2);
+    let rows = rows.expect("a bound");
+    assert!((512..=64 * 512 / 2).contains(&rows), "{rows} rows a turn");
+    // Less than a turn of the fewest rows adds.
+    bounded.max_added_latency = Micros(1);
+    assert_eq!(with(&bounded).0, 1);
 }
 
 #[test]

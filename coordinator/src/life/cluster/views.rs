@@ -46,7 +46,12 @@ impl Coordinator {
 
     pub(super) fn job_views(&self) -> Vec<JobView> {
         let jobs = self.book.ledger.jobs();
-        jobs.map(|job| self.job_view(job)).collect()
+        // All must fit into one message: a specification is told where one job is asked about.
+        let view = |job| JobView {
+            spec: String::new(),
+            ..self.job_view(job)
+        };
+        jobs.map(view).collect()
     }
 
     /// A job as its owner sees it; one that waits because there is no plan says why there is none, and one whose steps

@@ -68,7 +68,7 @@ impl Ledger {
             return refuse(
                 RefusalCode::Busy,
                 format!(
-                    "{most} jobs have not ended, the most of `limits.live_jobs`: submit again when one has, or raise it"
+                    "{most} jobs have not ended, the most of `limits.jobs`: submit again when one has, or raise it"
                 ),
             );
         }

@@ -83,7 +83,8 @@ fn too_big(snapshot: &Snapshot<'_>, nodes: &[NodeName]) -> NoPlace {
         needed: Bytes(whole.saturating_add(budget.0.saturating_mul(stages))),
         stages: stages as u32,
         nodes: names.join(", "),
-        offered: Bytes(rooms.map(|room| room.memory.0).sum()),
+        // What nodes say of themselves.
+        offered: Bytes(rooms.fold(0, |sum, room| sum.saturating_add(room.memory.0))),
         budget,
     }
 }

@@ -1,14 +1,20 @@
-//! From an order to a job for the lead: its specification, its rows, its first state.
+//! From an order to a job for the lead: its specification, its rows, its first state. All of it is in the store, so that it
+//! is looked for beside training.
 
-use shared::ids::JobName;
-use shared::job::JobSpec;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use shared::ids::{JobId, JobName};
+use shared::job::{JobSpec, Products};
 use shared::life::{Reason, ReasonClass};
+use shared::model::ModelShape;
 use shared::wire::order::JobOrder;
 
+use super::super::beside;
 use super::super::traces::name;
-use super::Surroundings;
 use crate::artifacts::recover;
 use crate::artifacts::{ArtifactError, Artifacts};
+use crate::link::bell::Bell;
 use crate::peft::layout::Layout;
 use crate::peft::{files, going_on};
 use crate::replica::lead::{Admission, Start};
@@ -18,11 +24,36 @@ use crate::train::job_state::JobState;
 use crate::train::progress::Progress;
 use crate::train::seal;
 
+/// Where is looked, and for whose backbone.
+pub(super) struct Sources {
+    pub(super) store: Arc<dyn Artifacts>,
+    pub(super) backbone: String,
+    pub(super) products: Products,
+    pub(super) shape: Arc<ModelShape>,
+}
+
 /// A job for the lead, and the step of the durable state it goes on from, if there is one.
-pub(super) fn of(
-    order: &JobOrder,
-    around: &Surroundings,
-) -> Result<(Admission, Option<u64>), Reason> {
+type Found = (Box<Admission>, Option<u64>);
+
+/// A job and what it starts from, or why it cannot.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) job: JobId,
+    pub(super) outcome: Result<Found, Reason>,
+}
+
+/// Starts looking; the bell is rung when the outcome is sent.
+pub(super) fn start(order: JobOrder, sources: Sources, found: Sender<Looked>, bell: Bell) {
+    let job = order.job;
+    let look = move || Ok(of(&order, &sources));
+    let tell = move |outcome: Result<_, String>| Looked {
+        job,
+        outcome: outcome.unwrap_or_else(|why| Err(system(why))),
+    };
+    beside::start("admission", look, tell, found, bell);
+}
+
+fn of(order: &JobOrder, around: &Sources) -> Result<Found, Reason> {
     let own = name(order.job);
     let spec: JobSpec = serde_json::from_str(&order.spec)
         .map_err(|error| system(format!("the specification cannot be read: {error}")))?;
@@ -43,7 +74,7 @@ pub(super) fn of(
         spec,
         backbone: around.backbone.clone(),
         data: order.rows_sha256.clone(),
-        start: order.init_from.as_ref().map(|sources| start(sources)),
+        start: order.init_from.as_ref().map(|sources| origin(sources)),
         products: around.products,
     };
     let found = recover::newest(&*around.store, &own, &identity, &layout)
@@ -67,11 +98,11 @@ pub(super) fn of(
         paused: order.paused,
         replicas: order.replicas.clone(),
     };
-    Ok((admission, recovered))
+    Ok((Box::new(admission), recovered))
 }
 
 /// What the adapter to start from is: a hash over names and hashes of its files.
-fn start(sources: &[(String, String)]) -> String {
+fn origin(sources: &[(String, String)]) -> String {
     let lines: String = sources
         .iter()
         .map(|(key, sha256)| format!("{} {sha256}\n", file_name(key)))
@@ -86,7 +117,7 @@ fn file_name(key: &str) -> &str {
 
 fn fresh(
     order: &JobOrder,
-    around: &Surroundings,
+    around: &Sources,
     own: &JobName,
     identity: &Identity,
     layout: &Layout,
@@ -127,7 +158,7 @@ fn fresh(
 }
 
 /// Bytes of the store that must have this hash.
-fn fetch(around: &Surroundings, key: &str, sha256: &str) -> Result<Vec<u8>, Reason> {
+fn fetch(around: &Sources, key: &str, sha256: &str) -> Result<Vec<u8>, Reason> {
     let bytes = around.store.get(key).map_err(|error| match error {
         ArtifactError::Missing { .. } => Reason {
             class: ReasonClass::DataError,

@@ -3,17 +3,32 @@
 //! While a job trains, its next checkpoint does that. One that took its last step has no next, nor has one whose adapter
 //! could not be written, nor a replica that was told to end its steps and starts no others.
 
+use std::collections::BTreeMap;
+
 use shared::actor::waits::Waits;
 use shared::ids::{JobName, PlanEpoch};
 use shared::units::Micros;
 
-use super::{Event, Leading, ReplicaError, ReplicaEvent};
+use super::{Event, Leading, ReplicaError};
 
 /// Between two tries.
 pub(super) const WAITS: Waits = Waits {
     first: Micros::of_millis(1_000),
     most: Micros::of_millis(30_000),
 };
+
+/// A store that has not taken the states of a drain within this is told as one that does not, well before the coordinator
+/// takes the lead for lost.
+pub(super) const STORE_PATIENCE: Micros = Micros::of_millis(20_000);
+
+/// A drain whose steps are ended and whose states are being stored.
+#[derive(Debug)]
+pub(super) struct Draining {
+    toward: PlanEpoch,
+    since: Micros,
+    /// Why states of jobs were not stored.
+    pub(super) refused: BTreeMap<JobName, String>,
+}
 
 /// When it is tried again.
 #[derive(Debug, Default)]
@@ -57,7 +72,10 @@ impl Leading<'_> {
         if !self.again.is_due((self.around.clock)()) {
             return Ok(());
         }
-        if let Some(toward) = self.drained.filter(|_| self.again.drain) {
+        if let Some(toward) = self
+            .drained
+            .filter(|_| self.again.drain && self.draining.is_none())
+        {
             return self.drain(toward);
         }
         let ending: Vec<JobName> = self.ending.keys().cloned().collect();
@@ -68,34 +86,47 @@ impl Leading<'_> {
         Ok(())
     }
 
-    /// Ends what is begun and says whether all states are durable, or why not.
+    /// Ends what is begun and has all states stored; [`Self::note_drained`] says whether they are.
     pub(super) fn drain(&mut self, toward: PlanEpoch) -> Result<(), ReplicaError> {
-        let events = self.lead.drain()?;
-        let undurable: Vec<String> = self
-            .lead
-            .undurable()
-            .map(|(job, step)| {
-                let why = events.iter().find_map(|event| match event {
-                    ReplicaEvent::NotDurable {
-                        job: other, reason, ..
-                    } if other == job => Some(reason.as_str()),
-                    _ => None,
-                });
-                let why = why.unwrap_or("it was not stored");
-                format!("step {step} of {job}: {why}")
-            })
-            .collect();
+        self.draining = None;
+        let events = self.lead.settle()?;
+        self.draining = Some(Draining {
+            toward,
+            since: (self.around.clock)(),
+            refused: BTreeMap::new(),
+        });
         self.tell(events)?;
+        self.note_drained();
+        Ok(())
+    }
+
+    /// Says whether all states of a drain are durable, or why not, once the store has taken or refused all of them; or
+    /// once it has taken too long for that.
+    pub(super) fn note_drained(&mut self) {
+        let Some(draining) = &self.draining else {
+            return;
+        };
+        let (now, since) = ((self.around.clock)(), draining.since);
+        let late = now < since || now.since(since) >= STORE_PATIENCE;
+        if self.lead.is_storing() && !late {
+            return;
+        }
+        let undurable = self.lead.undurable().map(|(job, step)| {
+            let why = draining.refused.get(job);
+            let why = why.map_or("the store has not answered", String::as_str);
+            format!("step {step} of {job}: {why}")
+        });
+        let undurable: Vec<String> = undurable.collect();
+        let epochs = [self.around.epoch, draining.toward];
+        self.draining = None;
         self.again.drain = !undurable.is_empty();
         let outcome = match undurable.is_empty() {
             true => Ok(()),
             false => {
-                self.again.failed((self.around.clock)());
+                self.again.failed(now);
                 Err(undurable.join("; "))
             }
         };
-        let epochs = [self.around.epoch, toward];
         (self.around.report)(Event::Drained(epochs, outcome));
-        Ok(())
     }
 }

@@ -30,6 +30,9 @@ impl Leading<'_> {
                 self.around.meters.not_durable(&job, step);
                 self.again.failed((self.around.clock)());
                 tracing::warn!(trace = self.trace(&job), %job, step, reason, "state not stored");
+                if let Some(draining) = &mut self.draining {
+                    draining.refused.insert(job.clone(), reason);
+                }
                 (job, None)
             }
             ReplicaEvent::NotShared {

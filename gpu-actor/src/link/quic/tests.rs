@@ -425,7 +425,7 @@ fn a_chunk_over_the_limit_is_refused_before_it_goes() {
     a.limits.chunk_bytes = 100;
     let refused = a.send(Parcel::Chunk(chunk(0, vec![0.0; 14]))).unwrap_err();
     assert!(
-        refused.to_string().contains("net.max_chunk_bytes"),
+        refused.to_string().contains("plan.tokens_per_pass"),
         "{refused}"
     );
     assert_eq!(a.credit(), 1);

@@ -18,12 +18,7 @@ impl Lead {
     /// # Errors
     /// When the replica cannot go on.
     pub fn drain(&mut self) -> Result<Vec<ReplicaEvent>, ReplicaError> {
-        let events = self.session.settle();
-        self.note(events?)?;
-        let names: Vec<JobName> = self.session.names().cloned().collect();
-        for name in names {
-            self.make_durable(&name)?;
-        }
+        self.begin_drain()?;
         loop {
             self.note_stored()?;
             let waiting = self.ledger.waiting();
@@ -34,6 +29,32 @@ impl Lead {
             let lacking = move |_: &Leading| Some(Lacking::Stored(waiting.clone()));
             self.session.engine_mut().drive(news, lacking)?;
         }
+    }
+
+    /// As [`Self::drain`], without waiting for the store: [`Self::tend`] tells what is stored, and there may be more to
+    /// come while [`Self::is_storing`].
+    ///
+    /// # Errors
+    /// When the replica cannot go on.
+    pub fn settle(&mut self) -> Result<Vec<ReplicaEvent>, ReplicaError> {
+        self.begin_drain()?;
+        self.tend()
+    }
+
+    /// Whether a state is due and not yet stored, nor told as `NotDurable`.
+    #[must_use]
+    pub fn is_storing(&self) -> bool {
+        !self.ledger.waiting().is_empty()
+    }
+
+    fn begin_drain(&mut self) -> Result<(), ReplicaError> {
+        let events = self.session.settle();
+        self.note(events?)?;
+        let names: Vec<JobName> = self.session.names().cloned().collect();
+        for name in names {
+            self.make_durable(&name)?;
+        }
+        Ok(())
     }
 
     /// Jobs whose state of now is not durable, each with its step.

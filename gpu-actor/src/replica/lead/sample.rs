@@ -1,4 +1,5 @@
-//! Texts, token by token, between rounds: weights stay as they are meanwhile, and rounds under way go on.
+//! Texts, token by token: whoever drives the lead does other things between two of them. Weights of the job stay as they
+//! are while none of its rounds are begun, and rounds under way go on.
 
 use shared::ids::JobName;
 use thiserror::Error;
@@ -14,7 +15,7 @@ use crate::replica::leading::Origin;
 use crate::sample::choice::Sampling;
 use crate::sample::generator::{BARE, GenerateError, PORTION, Reading};
 use crate::train::engine::{Engine, Newcomer};
-use crate::train::session::layout_of;
+use crate::train::session::{Standing, layout_of};
 
 /// What is to be continued.
 #[derive(Clone, Debug)]
@@ -63,16 +64,8 @@ impl Lead {
         request: &TextRequest<'_>,
         tell: impl FnMut(u32) -> bool,
     ) -> Result<Result<(), SampleError>, ReplicaError> {
-        let slot = match request.job {
-            None => BARE,
-            Some(job) => match self.slot(job) {
-                Some(slot) => slot,
-                None => return Ok(Err(SampleError::NoJob(job.clone()))),
-            },
-        };
-        let layout = request.job.and_then(|job| self.session.layout(job));
-        match self.reading(layout, request) {
-            Ok(reading) => self.write(slot, reading, request, tell),
+        match self.begin_text(request) {
+            Ok(text) => self.write(text, tell),
             Err(error) => Ok(Err(error)),
         }
     }
@@ -88,6 +81,39 @@ impl Lead {
         request: &TextRequest<'_>,
         tell: impl FnMut(u32) -> bool,
     ) -> Result<Result<(), SampleError>, ReplicaError> {
+        match self.begin_stored_text(manifest, request)? {
+            Ok(text) => self.write(text, tell),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Begins a text with a job that is here, or with the bare backbone.
+    ///
+    /// # Errors
+    /// What is wrong with the request.
+    pub fn begin_text(&mut self, request: &TextRequest<'_>) -> Result<Text, SampleError> {
+        let (slot, origin) = match request.job {
+            None => (BARE, Adapted::Not),
+            Some(job) => match self.slot(job) {
+                Some(slot) => (slot, Adapted::By(job.clone())),
+                None => return Err(SampleError::NoJob(job.clone())),
+            },
+        };
+        let layout = request.job.and_then(|job| self.session.layout(job));
+        let reading = self.reading(layout, request)?;
+        Ok(self.text(slot, origin, reading, request))
+    }
+
+    /// Begins a text with a durable state of a job that is not here: its adapter is put on the stages until
+    /// [`Self::end_text`].
+    ///
+    /// # Errors
+    /// When the replica cannot go on; inside, what is wrong with the request or the state.
+    pub fn begin_stored_text(
+        &mut self,
+        manifest: &StateManifest,
+        request: &TextRequest<'_>,
+    ) -> Result<Result<Text, SampleError>, ReplicaError> {
         let (job, spec) = (&manifest.job, &manifest.identity.spec);
         let layout = layout_of(&spec.adapter, &self.model(), spec.seed);
         let reading = match self.reading(Some(&layout), request) {
@@ -116,9 +142,78 @@ impl Lead {
             }
         };
         self.session.engine_mut().unname(slot);
-        let made = self.write(slot, reading, request, tell)?;
-        self.session.engine_mut().detach(slot)?;
-        Ok(made)
+        Ok(Ok(self.text(slot, Adapted::Lent, reading, request)))
+    }
+
+    /// The next token of a text; none when it is at its end.
+    ///
+    /// # Errors
+    /// When the replica cannot go on; inside, why the text cannot.
+    pub fn next_token(
+        &mut self,
+        text: &mut Text,
+    ) -> Result<Result<Option<u32>, SampleError>, ReplicaError> {
+        if text.made as usize >= text.limit {
+            return Ok(Ok(None));
+        }
+        if let Adapted::By(job) = &text.adapted
+            && self.slot(job) != Some(text.slot)
+        {
+            return Ok(Err(SampleError::NoJob(job.clone())));
+        }
+        let token = match text.next(self)? {
+            Err(problem) => return Ok(Err(SampleError::Choice(problem))),
+            Ok(token) => token,
+        };
+        if self.model().shape.eos.contains(&token) || text.stops.contains(&token) {
+            return Ok(Ok(None));
+        }
+        text.rows = vec![token];
+        Ok(Ok(Some(token)))
+    }
+
+    /// Lets go of what a text has on the stages, at its end or before.
+    ///
+    /// # Errors
+    /// When the replica cannot go on.
+    pub fn end_text(&mut self, text: &Text) -> Result<(), ReplicaError> {
+        let engine = self.session.engine_mut();
+        engine.station().forget(text.number)?;
+        match text.adapted {
+            Adapted::Lent => engine.detach(text.slot),
+            Adapted::Not | Adapted::By(_) => Ok(()),
+        }
+    }
+
+    /// Whether a round that is begun now changes the weights that a text is made with.
+    #[must_use]
+    pub fn trains(&self, text: &Text) -> bool {
+        match &text.adapted {
+            Adapted::By(job) => self.standing(job) == Some(&Standing::Active),
+            Adapted::Not | Adapted::Lent => false,
+        }
+    }
+
+    fn text(
+        &mut self,
+        slot: Slot,
+        adapted: Adapted,
+        reading: Reading,
+        request: &TextRequest<'_>,
+    ) -> Text {
+        self.texts += 1;
+        Text {
+            number: self.texts,
+            slot,
+            adapted,
+            prefix_tokens: reading.prefix_tokens,
+            rows: reading.rows,
+            sampling: request.sampling.clone(),
+            limit: request.limit,
+            stops: request.stops.to_vec(),
+            read: 0,
+            made: 0,
+        }
     }
 
     fn reading(
@@ -139,48 +234,44 @@ impl Lead {
 
     fn write(
         &mut self,
-        slot: Slot,
-        reading: Reading,
-        request: &TextRequest<'_>,
+        mut text: Text,
         mut tell: impl FnMut(u32) -> bool,
     ) -> Result<Result<(), SampleError>, ReplicaError> {
-        let shape = self.model().shape.clone();
-        self.texts += 1;
-        let mut text = Text {
-            number: self.texts,
-            slot,
-            prefix_tokens: reading.prefix_tokens,
-            read: 0,
-            made: 0,
-        };
-        let mut rows = reading.rows;
-        let mut made = Ok(());
-        while (text.made as usize) < request.limit {
-            match text.next(self, &rows, &request.sampling)? {
-                Err(problem) => {
-                    made = Err(SampleError::Choice(problem));
-                    break;
-                }
-                Ok(token) if shape.eos.contains(&token) || request.stops.contains(&token) => break,
-                Ok(token) => {
-                    if !tell(token) {
-                        break;
-                    }
-                    rows = vec![token];
-                }
+        let made = loop {
+            match self.next_token(&mut text)? {
+                Ok(Some(token)) if tell(token) => {}
+                Ok(_) => break Ok(()),
+                Err(error) => break Err(error),
             }
-        }
-        let engine = self.session.engine_mut();
-        engine.station().forget(text.number)?;
+        };
+        self.end_text(&text)?;
         Ok(made)
     }
 }
 
-/// A text in the making.
-struct Text {
+/// What a text is made with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Adapted {
+    /// The bare backbone.
+    Not,
+    /// A job that is here.
+    By(JobName),
+    /// A state that was put on the stages for it.
+    Lent,
+}
+
+/// A text in the making: [`Lead::next_token`] goes on with it, [`Lead::end_text`] ends it.
+#[derive(Debug)]
+pub struct Text {
     number: u64,
     slot: Slot,
+    adapted: Adapted,
     prefix_tokens: usize,
+    /// To be read before the next token.
+    rows: Vec<u32>,
+    sampling: Sampling,
+    limit: usize,
+    stops: Vec<u32>,
     /// Rows in the caches.
     read: usize,
     made: u32,
@@ -188,13 +279,9 @@ struct Text {
 
 impl Text {
     /// Passes rows in portions and waits for the token behind them.
-    fn next(
-        &mut self,
-        lead: &mut Lead,
-        rows: &[u32],
-        sampling: &Sampling,
-    ) -> Result<Result<u32, String>, ReplicaError> {
+    fn next(&mut self, lead: &mut Lead) -> Result<Result<u32, String>, ReplicaError> {
         let engine = lead.session.engine_mut();
+        let rows = std::mem::take(&mut self.rows);
         let portions = rows.len().div_ceil(PORTION);
         let mut last = 0;
         for (index, portion) in rows.chunks(PORTION).enumerate() {
@@ -206,7 +293,7 @@ impl Text {
             let ends = index + 1 == portions;
             let pass = Pass::Sample {
                 text: self.number,
-                choose: ends.then(|| (sampling.clone(), self.made)),
+                choose: ends.then(|| (self.sampling.clone(), self.made)),
             };
             last = engine.plan_apart(pass, batch);
         }

@@ -114,8 +114,10 @@ impl Leading {
         };
         open.unmeasured -= 1;
         for (rows, outcome) in found {
-            if let Some(share) = open.shares.get_mut(&rows.slot) {
-                share.tally.add(rows.first_block, rows.last, outcome);
+            let begun = self.begun.get_mut(&(rows.slot, rows.step));
+            let share = open.shares.get_mut(&rows.slot);
+            if let Some(tally) = begun.or_else(|| share.map(|share| &mut share.tally)) {
+                tally.add(rows.first_block, rows.last, outcome);
             }
         }
         if open.unmeasured == 0 {

@@ -14,6 +14,8 @@ use crate::train::tally::Tally;
 #[derive(Debug, Default)]
 pub(super) struct Share {
     pub(super) tally: Tally,
+    /// Number of the step.
+    pub(super) number: u64,
     /// Blocks of all its sequences, when several replicas measure them.
     pub(super) blocks: Option<u64>,
     pub(super) step: Option<Result<StepNumbers, String>>,
@@ -53,6 +55,8 @@ pub(super) struct Under {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows {
     pub(super) slot: Slot,
+    /// Number of the step.
+    pub(super) step: u64,
     /// Number of their first block, and how many blocks they are.
     pub(super) first_block: u64,
     pub(super) blocks: usize,
@@ -66,6 +70,7 @@ impl Rows {
     pub(super) fn of(job: &JobSlice) -> Self {
         Self {
             slot: job.slot,
+            step: job.step,
             first_block: job.first_block,
             blocks: job.blocks.len(),
             rows: job.rows.len(),

@@ -1,7 +1,8 @@
 //! Taking back what was planned and not begun, so that a drain need not wait for whole rounds.
 //!
 //! A job's step is begun when the station has its first micro-batch; from then on it must be ended, since its gradient
-//! is partly summed. A step of which nothing was given is planned again later: same rows, same masks, same bits.
+//! is partly summed, with the parts of it that are in later turns or not planned yet. A step of which nothing was given is
+//! planned again later: same rows, same masks, same bits.
 //! Micro-batches that hold rows of both kinds lose those that are not begun, as a job cannot tell its company.
 
 use std::collections::BTreeSet;
@@ -50,6 +51,7 @@ impl Leading {
         }
         for matter in &back {
             let (slot, step) = *matter;
+            self.begun.remove(matter);
             for open in self.turns.values_mut() {
                 open.steps.remove(matter);
             }

@@ -182,6 +182,8 @@ impl Station {
                 self.across.forget(&tenant.job);
             }
             self.stage.detach(slot);
+            // Of a step that was begun and will not end.
+            self.tallies.retain(|matter, _| matter.0 != slot);
             self.tell(Event::Detached(slot))?;
         }
         self.forth(Word::Detach { slot })

@@ -7,7 +7,7 @@
 //! chunks pass alone, in the unit of the part that it belongs to.
 //!
 //! **Passes.** Part k of all jobs of a hybrid task is one pass. Where that would have more rows than a pass may, it is
-//! several.
+//! several. Of a step that is spread over turns, a part has those of its sequences that pass now: passes stay as large.
 //!
 //! - `PK-1` Every sequence passes once, and a job's blocks go forward in the job's order.
 //! - `PK-2` Jobs that are not arranged have the passes that they would have alone, behind all others.
@@ -35,7 +35,7 @@ pub fn arranged(
         let of = |slot: &usize| requests.iter().find(|request| request.slot == *slot);
         for request in task.jobs.iter().filter_map(of) {
             let count = task.parts.max(1) as usize;
-            let cut = || (request, parts(&request.lengths(), count));
+            let cut = || (request, parts_now(request, count));
             named.entry(request.slot).or_insert_with(cut);
         }
     }
@@ -59,7 +59,7 @@ pub fn arranged(
     let others = requests.iter();
     let others = others.filter(|request| !named.contains_key(&request.slot));
     let others: Vec<Request<'_>> = others.cloned().collect();
-    let rows = others.iter().flat_map(Request::lengths).sum();
+    let rows = others.iter().flat_map(Request::passing).sum();
     let size = Size {
         budget: rest(rows).min(size.budget),
         ..size
@@ -72,6 +72,17 @@ pub fn arranged(
 fn take(parts: &mut [Range<usize>], part: usize) -> Option<Range<usize>> {
     let run = parts.get_mut(part)?;
     Some(std::mem::take(run)).filter(|run| !run.is_empty())
+}
+
+/// Parts of a request's whole step, with what passes now.
+fn parts_now(request: &Request<'_>, count: usize) -> Vec<Range<usize>> {
+    let now = request.run();
+    let within = |part: Range<usize>| {
+        let (start, end) = (part.start.max(now.start), part.end.min(now.end));
+        start..end.max(start)
+    };
+    let parts = parts(&request.lengths(), count).into_iter();
+    parts.map(within).collect()
 }
 
 /// Cuts sequences, by their rows, into so many runs.
@@ -138,6 +149,7 @@ mod tests {
                 prefix_tokens: 0,
                 step: 0,
                 rows: rows.iter().collect(),
+                part: None,
             })
             .collect();
         let task = |jobs: &[usize], parts| HybridTask {
@@ -201,6 +213,7 @@ mod tests {
             prefix_tokens: 0,
             step: 0,
             rows: rows.iter().collect(),
+            part: None,
         };
         let twice = |parts| HybridTask {
             jobs: vec![0, 0],
@@ -241,6 +254,7 @@ mod tests {
                     prefix_tokens: 0,
                     step: 0,
                     rows: rows.iter().collect(),
+                    part: None,
                 });
             }
             let mut buckets = vec![Vec::new(); 3];
@@ -249,7 +263,7 @@ mod tests {
                 let jobs = (0..requests.len()).filter(|slot| of[*slot] == number).collect();
                 buckets[*bucket].push(HybridTask { jobs, parts: *parts });
             }
-            let arrangement = Arrangement { buckets, pass_rows, chunk_rows, ahead: Vec::new() };
+            let arrangement = Arrangement { buckets, pass_rows, chunk_rows, ahead: Vec::new(), turn_rows: None };
             let size = Size { budget, chunk, cut: Cut::BetweenJobs };
             let passes = arranged(&requests, &arrangement, size, |_| budget);
             for batch in &passes {

@@ -103,7 +103,7 @@ impl Session {
         Some(self.stage().adapter(slot)?.bytes() + optimizer.bytes())
     }
 
-    /// One optimizer step of every active job, with the evaluations due before and after it.
+    /// One optimizer step of every active job, or a part of a long one, with the evaluations due before and after it.
     pub fn round(&mut self) -> Vec<Event> {
         let Ok(events) = self.advance();
         events

@@ -38,7 +38,7 @@ async fn what_is_no_protocol_is_answered_with_the_reason() {
     giant.splice(0..0, opening.iter().copied());
     let (code, reason) = closed_after(&cluster, giant, false).await;
     assert_eq!(code, CloseCode::TooLong);
-    assert!(reason.contains("net.max_control_bytes"), "{reason}");
+    assert!(reason.contains("limits.frame_mib"), "{reason}");
 
     let cut = [&opening[..], &request[..request.len() - 1]].concat();
     let (code, reason) = closed_after(&cluster, cut, true).await;

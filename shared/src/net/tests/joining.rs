@@ -5,7 +5,7 @@ use crate::ids::JobId;
 use crate::net::credential::KeyRequest;
 use crate::net::endpoint::connect_to_join;
 use crate::net::fault::HandshakeFault;
-use crate::net::renew::{Joiner, RenewError, join, renew, until_renewal};
+use crate::net::renew::{Joiner, LOOK, RenewError, join, next_look, renew, show_file};
 use crate::wire::request::{JobRef, RefusalCode};
 
 fn invited(cluster: &Cluster) -> crate::net::token::Token {
@@ -164,11 +164,50 @@ async fn a_certificate_is_renewed_while_connections_stand() {
     assert!(client.request(&Request::Status).await.is_ok());
     assert!(Client::connect(&endpoint, cluster.address).await.is_ok());
     let third = MEMBER_LIFE.0 / 3;
-    let wait = until_renewal(&fresh, now()).as_micros();
-    assert!(
-        wait > u128::from(third) && wait < u128::from(2 * third),
-        "{wait}"
+    let due = fresh.renewal().since(now()).0;
+    assert!(due > third && due < 2 * third, "{due}");
+}
+
+#[tokio::test]
+async fn the_clock_is_looked_at_often_for_no_timer_runs_while_a_machine_sleeps() {
+    let held = Cluster::start("c").credential(Role::GpuActor, "n1");
+    let due = held.renewal();
+    assert_eq!(next_look(&held, now()), Some(LOOK));
+    let soon = Micros(due.0 - 5);
+    assert_eq!(next_look(&held, soon), Some(Duration::from_micros(5)));
+    assert_eq!(next_look(&held, due), None);
+    assert_eq!(next_look(&held, due.plus(MEMBER_LIFE)), None);
+}
+
+#[tokio::test]
+async fn a_file_that_was_made_anew_heals_a_member_whose_certificate_expired() {
+    let cluster = Cluster::start("c");
+    let authority = cluster.host.enroller.authority();
+    let (own, path) = (
+        who("c", Role::GpuActor, "n1"),
+        cluster.path().join("n1.pem"),
     );
+    let past = now().since(Micros(MEMBER_LIFE.0 * 3));
+    let expired = authority.issue(&own, MEMBER_LIFE, past).unwrap();
+    let endpoint = Endpoint::open(&settings(), &expired, false).unwrap();
+    let asked = async || match Client::connect(&endpoint, cluster.address).await {
+        Ok(client) => client.request(&Request::Status).await.is_ok(),
+        Err(_) => false,
+    };
+    assert!(!asked().await);
+    let other = cluster.credential(Role::GpuActor, "n2");
+    other.save(&path).unwrap();
+    let refused = show_file(&endpoint, &expired, &path).unwrap_err();
+    assert!(
+        matches!(refused, RenewError::OtherIdentity { .. }),
+        "{refused}"
+    );
+    cluster
+        .credential(Role::GpuActor, "n1")
+        .save(&path)
+        .unwrap();
+    show_file(&endpoint, &expired, &path).unwrap();
+    assert!(asked().await);
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ fn limits_hold_both_ways_and_name_their_setting() {
     let long = Reply::Piece("x".repeat(100));
     let refused = frame(&long, &limits).unwrap_err();
     assert!(
-        refused.to_string().contains("net.max_control_bytes"),
+        refused.to_string().contains("limits.frame_mib"),
         "{refused}"
     );
     let bytes = frame(&long, &Limits::default()).unwrap();
@@ -73,6 +73,19 @@ fn limits_hold_both_ways_and_name_their_setting() {
     };
     let bytes = frame(&numbers, &most).unwrap();
     assert_eq!(message::<Notice>(&bytes[HEAD..], &most).unwrap(), numbers);
+}
+
+#[test]
+fn what_is_said_to_move_a_limit_is_a_setting() {
+    for kind in FrameKind::ALL {
+        let (_, setting) = kind.limit(&Limits::default());
+        let named = setting.strip_prefix("nothing: it is fixed; lower ");
+        let named = named.unwrap_or(setting);
+        let known = crate::config::keys::KEYS
+            .iter()
+            .any(|key| key.path == named);
+        assert!(known || setting == FIXED, "{kind}: {setting}");
+    }
 }
 
 #[test]
