@@ -13,7 +13,9 @@ mod train;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use adapter::{AdapterCommand, ImportArgs, InspectAdapterArgs, MergeArgs, MergedFormat};
+pub(crate) use adapter::{
+    AdapterCommand, ExportArgs, ImportArgs, InspectAdapterArgs, MergeArgs, MergedFormat,
+};
 pub(crate) use bench::{
     BenchCommand, BenchPipelineArgs, BenchPlanArgs, BenchTrainArgs, BenchWorkload,
 };

@@ -1,5 +1,6 @@
 //! One file a command: arguments in, results out.
 
+pub(crate) mod adapter_export;
 pub(crate) mod adapter_import;
 pub(crate) mod adapter_inspect;
 pub(crate) mod adapter_merge;
@@ -60,6 +61,9 @@ pub(crate) fn alone(
         }
         Command::Adapter(AdapterCommand::Import(args)) => {
             adapter_import::run(args, settings, output)
+        }
+        Command::Adapter(AdapterCommand::Export(args)) => {
+            adapter_export::run(args, settings, output)
         }
         Command::Adapter(AdapterCommand::Merge(args)) => adapter_merge::run(args, settings, output),
         Command::Bench(BenchCommand::Train(args)) => bench_train::run(args, settings, output),

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `job_file` | the file of jobs and what the command line changes in it |
 //! | `prepare` | each job with its data, values and earlier state, or everything that is wrong |
+//! | `accounting` | what became of the samples, and warnings of those not used |
 //! | `memory` | what the run will need, against what there is |
 //! | `run` | the loop: rounds, events, saves |
 //! | `place` | the folder of a job's results, and the metrics in it |
@@ -13,6 +14,7 @@
 //! | `board` | progress of all jobs |
 //! | `report` | what came of it |
 
+pub(crate) mod accounting;
 pub(crate) mod board;
 pub(crate) mod job_file;
 pub(crate) mod keep;

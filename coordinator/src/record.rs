@@ -9,6 +9,7 @@ mod view;
 use serde::{Deserialize, Serialize};
 use shared::ids::{EventNumber, JobId, JobName, NodeName, PlanEpoch, Term};
 use shared::life::Reason;
+use shared::samples::SampleCount;
 use shared::units::Micros;
 use shared::wire::notice::{JobNotice, LeaveCause};
 use shared::wire::request::Submission;
@@ -51,6 +52,9 @@ pub struct Inputs {
     /// What planning goes by; absent in journals of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure: Option<Box<Measure>>,
+    /// What became of every record of its files; absent in journals of before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<SampleCount>,
 }
 
 /// What of a job's rows planning goes by.

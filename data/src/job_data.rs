@@ -5,6 +5,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use shared::job::{AdapterSpec, DataSpec, PromptSpec};
+use shared::samples::SampleCount;
 
 use crate::dataset::{Dataset, LoadError, Options};
 use crate::order;
@@ -70,6 +71,15 @@ impl JobData {
             }),
         };
         Self::gather(spec, seed, read)
+    }
+
+    /// What became of every record of the files of `spec`: of training, then of measuring where that is a file of its own.
+    #[must_use]
+    pub fn samples(&self, spec: &DataSpec) -> Vec<SampleCount> {
+        let measured = spec.eval.as_deref().zip(self.eval_report.as_ref());
+        let train = self.train_report.count(&spec.train);
+        let eval = measured.map(|(file, report)| report.count(file));
+        [Some(train), eval].into_iter().flatten().collect()
     }
 
     fn gather(

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
+use shared::samples::SampleCount;
 
 use crate::check::Problems;
 use crate::formats::Format;
@@ -154,6 +155,23 @@ impl Report {
     #[must_use]
     pub fn dropped_rows(&self) -> u64 {
         self.dropped.values().map(|tally| tally.count).sum()
+    }
+
+    /// The counts alone, of the file as the job names it.
+    #[must_use]
+    pub fn count(&self, file: &str) -> SampleCount {
+        let dropped = self.dropped.iter();
+        SampleCount {
+            file: file.to_owned(),
+            rows_in: self.rows_in,
+            rows_used: self.rows_used,
+            held_out: self.held_out,
+            dropped: dropped
+                .map(|(reason, tally)| (reason.name().to_owned(), tally.count))
+                .collect(),
+            truncated: self.truncated.count,
+            max_length: self.max_length as u64,
+        }
     }
 
     pub(crate) fn drop_row(&mut self, reason: DropReason, line: u64) {

@@ -53,6 +53,15 @@ pub enum DropReason {
 }
 
 impl DropReason {
+    /// The printed form.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::OverLong => "over_long",
+            Self::NothingToTrain => "nothing_to_train",
+        }
+    }
+
     /// The reason in words.
     pub(crate) fn words(self) -> &'static str {
         match self {

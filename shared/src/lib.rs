@@ -22,6 +22,7 @@
 //! | [`hexadecimal`] | bytes as lower-case digits |
 //! | [`random`] | counter-based randomness: nothing is drawn in an order |
 //! | [`recompute`] | layers whose activations are made again and not kept |
+//! | [`samples`] | what became of the records of a file of samples |
 //! | [`strict_json`] | JSON without a key twice |
 //! | [`strict_toml`] | TOML whose faults are told with the path of the key and the nearest valid name |
 //! | [`suggest`] | the valid name nearest to a wrong one |
@@ -44,6 +45,7 @@ pub mod plan;
 pub mod process;
 pub mod random;
 pub mod recompute;
+pub mod samples;
 pub mod strict_json;
 pub mod strict_toml;
 pub mod suggest;

@@ -1,4 +1,4 @@
-//! Describing, merging and taking in adapters.
+//! Describing, merging and taking in adapters, and making them of checkpoints.
 
 use std::path::PathBuf;
 
@@ -13,6 +13,8 @@ pub(crate) enum AdapterCommand {
     Merge(MergeArgs),
     /// Takes in an adapter made elsewhere: checks every tensor against a model, and writes it anew
     Import(ImportArgs),
+    /// Makes an adapter of a checkpoint, as of a job that was set aside
+    Export(ExportArgs),
 }
 
 const INSPECT: &str = "\
@@ -91,4 +93,27 @@ pub(crate) struct ImportArgs {
     /// Checks only, writes nothing
     #[arg(long)]
     pub(crate) check: bool,
+}
+
+const EXPORT: &str = "\
+Examples:
+  spotmux adapter export adapters/support --model smollm2-135m-instruct --output rescued
+  spotmux adapter export adapters/support/checkpoints/step-00000050 --model m --output at-50
+
+The folder is an adapter like any other: generate, merge and PEFT take it, and a job starts from it by init_from. \
+Moments of the optimizer are left behind.";
+
+/// Arguments of `spotmux adapter export`.
+#[derive(Debug, Args)]
+#[command(after_help = EXPORT)]
+pub(crate) struct ExportArgs {
+    /// OUTPUT/NAME of a job (its newest sound checkpoint), or the folder of one checkpoint
+    #[arg(value_name = "DIR")]
+    pub(crate) checkpoint: PathBuf,
+    /// The model that the job was trained on
+    #[arg(long, short, value_name = "MODEL")]
+    pub(crate) model: String,
+    /// Folder to write; it must not be there yet
+    #[arg(long, short, value_name = "DIR")]
+    pub(crate) output: PathBuf,
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gpu_actor::peft::modules::matched;
 use gpu_actor::train::memory::Estimate;
 use serde::Serialize;
+use shared::samples::SampleCount;
 
 use crate::args::TrainArgs;
 use crate::backbone::{self, Backbone};
@@ -14,6 +15,7 @@ use crate::machine;
 use crate::render::{self, Align, Output, Table};
 use crate::settings::Settings;
 use crate::store::Store;
+use crate::training::accounting;
 use crate::training::job_file::Jobs;
 use crate::training::memory;
 use crate::training::prepare::{self, Prepared};
@@ -40,6 +42,10 @@ struct PlannedJob {
     modules: BTreeMap<&'static str, usize>,
     rows: usize,
     held_out_rows: usize,
+    /// What became of every record of its files.
+    samples: Vec<SampleCount>,
+    /// What its owner is warned of.
+    warnings: Vec<String>,
     tokens_per_epoch: u64,
     trained_share: f64,
     /// Steps taken by earlier runs.
@@ -197,8 +203,9 @@ fn show_plan(
         .unwrap_or_default();
     let bytes = render::bytes;
     let text = format!(
-        "{}memory  about {}{free}: backbone {}, a pass {}, jobs {}\n",
+        "{}samples  {}\nmemory  about {}{free}: backbone {}, a pass {}, jobs {}\n",
         table.text(),
+        accounting::total(told.jobs.iter().flat_map(|job| &job.samples)),
         bytes(memory.total()),
         bytes(memory.backbone),
         bytes(memory.tape + memory.carried + memory.buffers),
@@ -232,6 +239,8 @@ fn planned(job: &Prepared) -> PlannedJob {
         modules: matched(&job.ready.layout),
         rows: job.ready.data.train.len(),
         held_out_rows: job.ready.data.eval.len(),
+        samples: job.ready.data.samples(&job.spec().data),
+        warnings: job.warnings.clone(),
         tokens_per_epoch: tokens,
         trained_share: count(true) as f64 / tokens.max(1) as f64,
         total: job.total,
@@ -262,6 +271,16 @@ fn conclude(run: &Run, exit: Exit, jobs: &Jobs, output: &Output) -> Result<(), F
                 "job {} was set aside at step {}: {reason}\n",
                 report.job, report.step
             ));
+            if report.step > 0 {
+                let (model, name) = (jobs.model_from_here(), &report.job);
+                text.push_str(&format!(
+                    "  its state after that step is kept, and earlier ones as checkpoint.every_steps and keep_last say; an adapter \
+                     of one, to be used or named in init_from of a job with another learning rate: spotmux adapter export {} --model {} --output {}\n",
+                    render::shell_word(&jobs.output.join(name).display().to_string()),
+                    render::shell_word(&model),
+                    render::shell_word(&format!("{name}-last-good")),
+                ));
+            }
         }
     }
     output.result(&summary, &text)?;

@@ -147,6 +147,10 @@ pub(crate) fn facts(job: &JobView, now: Micros) -> String {
             job.step, job.total_steps, job.durable_step
         ),
     ));
+    if !job.samples.is_empty() {
+        let files: Vec<String> = job.samples.iter().map(ToString::to_string).collect();
+        pairs.push(("samples", files.join("; ")));
+    }
     pairs.push(("tokens", render::count(job.tokens)));
     pairs.push(("loss", arrow([job.first_loss, job.last_loss])));
     pairs.push(("held-out", held_out(job)));
@@ -219,6 +223,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use shared::life::{JobState, Reason, ReasonClass};
+    use shared::samples::SampleCount;
 
     use super::*;
     use crate::shown::samples;
@@ -305,6 +310,24 @@ j4  style    LoRA r=8  queued    0/100  2.00 -> 1.50                        -  2
         // It was submitted at 10 s and ended at 110 s, after the command that waits began.
         job.ended = Some(Micros(110_000_000));
         assert!(table(&[job], NOW).trim_end().ends_with("100 s"));
+    }
+
+    #[test]
+    fn a_job_tells_what_became_of_its_samples() {
+        let mut job = samples::job(3, "support", JobState::Running);
+        assert!(!facts(&job, NOW).contains("samples"));
+        job.samples = vec![SampleCount {
+            file: "a.jsonl".into(),
+            rows_in: 60,
+            rows_used: 40,
+            dropped: [("over_long".to_owned(), 20)].into(),
+            max_length: 64,
+            ..SampleCount::default()
+        }];
+        let text = facts(&job, NOW);
+        let said = "samples        a.jsonl: 60 rows in = 40 used + 20 dropped (20 over long)\n";
+        assert!(text.contains(said), "{text}");
+        assert_eq!(told(&job)["samples"][0]["dropped"]["over_long"], 20);
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub(crate) fn job(id: u64, name: &str, state: JobState) -> JobView {
         trace: "abc".into(),
         tempo: None,
         money: None,
+        samples: Vec::new(),
     }
 }
 

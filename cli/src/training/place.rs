@@ -8,6 +8,7 @@ use anyhow::Context;
 use data::regular;
 use gpu_actor::durable;
 use gpu_actor::train::event::Event;
+use gpu_actor::train::store;
 use serde::Deserialize;
 use shared::ids::JobName;
 
@@ -37,7 +38,7 @@ impl Place {
 
     /// Folder of the checkpoints.
     pub(crate) fn checkpoints(&self) -> PathBuf {
-        self.0.join("checkpoints")
+        self.0.join(store::FOLDER)
     }
 
     fn metrics(&self) -> PathBuf {

@@ -7,6 +7,7 @@ use gpu_actor::train::progress::{self, Progress};
 use kernels::cpu::Cpu;
 use shared::job::{DataSpec, JobSpec, Overlong};
 
+use super::accounting;
 use super::job_file::Jobs;
 use super::lock::Lock;
 use super::place::Place;
@@ -36,6 +37,8 @@ pub(crate) struct Prepared {
     pub(super) progress: Progress,
     /// Whether its folder was there when it was looked at.
     pub(super) known: bool,
+    /// What its owner is warned of before it trains.
+    pub(crate) warnings: Vec<String>,
     /// Keeps other runs away.
     pub(super) lock: Option<Lock>,
 }
@@ -163,6 +166,14 @@ fn one(
     for remark in spec.remarks(rows, held_out) {
         output.note(format!("job {}: {remark}", spec.name));
     }
+    let files = ready.data.samples(&spec.data);
+    let warnings = accounting::warnings(&files, |file| {
+        let path = jobs.folder.join(file).display().to_string();
+        whole_check(&path, spec, jobs)
+    });
+    for warning in &warnings {
+        output.note(format!("job {}: {warning}", spec.name));
+    }
     if ready.data.eval.is_empty() && spec.eval.patience.is_some() {
         return Err(refused(nothing_to_judge_by(spec, rows)));
     }
@@ -194,6 +205,7 @@ fn one(
     let total = progress::total_steps(&spec.train, ready.data.train.len());
     Ok(Prepared {
         ready,
+        warnings,
         total,
         place,
         done,

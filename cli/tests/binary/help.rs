@@ -20,6 +20,7 @@ const COMMANDS: &[&[&str]] = &[
     &["adapter", "inspect"],
     &["adapter", "merge"],
     &["adapter", "import"],
+    &["adapter", "export"],
     &["bench"],
     &["bench", "train"],
     &["bench", "pipeline"],

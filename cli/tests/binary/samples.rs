@@ -192,6 +192,30 @@ fn every_row_is_accounted_for_and_many_dropped_ones_refuse_the_job() {
         .ended_with(0)
         .last();
     assert_eq!(plan["jobs"][0]["rows"], 17);
+    // Training tells them too: in the plan, before it trains, and with where to look.
+    let dropped = json!({"file": "pairs.jsonl", "rows_in": 20, "rows_used": 17, "held_out": 0,
+        "dropped": {"over_long": 3}, "truncated": 0, "max_length": 30});
+    assert_eq!(plan["jobs"][0]["samples"], json!([dropped]));
+    assert_eq!(plan["jobs"][0]["warnings"].as_array().unwrap().len(), 1);
+    let parts = [
+        "job one: warning: pairs.jsonl: 20 rows in = 17 used + 3 dropped (3 over long)",
+        "spotmux data check pairs.jsonl --model tiny --max-length 30 --max-dropped 0.15",
+    ];
+    sandbox
+        .run(&["train", "jobs.toml"])
+        .ended_with(0)
+        .said(&parts);
+    let cut = job.replace(
+        "max_length",
+        "overlong = 'truncate', max_dropped = 0.15, max_length",
+    );
+    sandbox.write("jobs.toml", cut);
+    let checked = sandbox
+        .run(&["train", "jobs.toml", "--check"])
+        .ended_with(0);
+    let samples =
+        "samples  20 rows in = 18 used + 2 dropped (2 nothing to train); 1 of the used cut";
+    assert!(checked.out.contains(samples), "{}", checked.out);
 }
 
 /// huggingface/trl #6668, unslothai/unsloth #2734 and #3198: a loss of 0.0, or a division by zero, over masked rows.
@@ -224,6 +248,16 @@ fn a_row_that_teaches_nothing_is_skipped_counted_and_never_a_loss_of_zero() {
     sandbox.write("jobs.toml", job);
     let ran = sandbox.run(&["train", "jobs.toml", "--json"]).ended_with(0);
     let lines = ran.lines();
+    let samples = &lines[0]["jobs"][0]["samples"][0];
+    assert_eq!(
+        (
+            &lines[0]["event"],
+            &samples["rows_in"],
+            &samples["rows_used"]
+        ),
+        (&json!("plan"), &json!(10), &json!(9))
+    );
+    assert_eq!(samples["dropped"], json!({"nothing_to_train": 1}));
     let steps: Vec<&Value> = lines
         .iter()
         .filter(|line| line["event"] == "step")

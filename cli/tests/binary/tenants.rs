@@ -48,16 +48,77 @@ fn alone() -> (Vec<u8>, String) {
     quiet(&alone)
 }
 
-/// With a rate of a million numbers grow large and stay numbers: that job learns nothing, and nobody else notices.
+/// With a rate of a million numbers stay numbers but cannot be squared: the last norm makes zeros of them, and the job
+/// would end as if it had learned, with the loss of a guess and a gradient of zero.
 #[test]
-fn a_rate_of_a_million_is_not_noticed_by_the_neighbour() {
-    let both = prepared(&[&BROKEN.replace("RATE", "1e6"), QUIET]);
-    let told = both.run(&["train", "jobs.toml", "--json"]).last();
-    assert_eq!(told["jobs"][1]["state"], "finished");
-    assert!(quiet(&both) == alone(), "the neighbour noticed");
-    for loss in told["jobs"][0]["loss"].as_array().unwrap() {
-        assert!(loss.as_f64().unwrap() > 0.0, "{told}");
+fn a_rate_of_a_million_sets_its_job_aside_and_is_not_noticed_by_the_neighbour() {
+    for kind in ["sgd", "adamw"] {
+        let broken = BROKEN.replace("RATE", "1e6").replace("sgd", kind);
+        let both = prepared(&[&broken, QUIET]);
+        let told = both
+            .run(&["train", "jobs.toml", "--json"])
+            .ended_with(6)
+            .last();
+        let job = &told["jobs"][0];
+        let reason = job["reason"].as_str().unwrap();
+        assert!(
+            job["state"] == "quarantined" && reason.contains("not finite: sample"),
+            "{kind}: {told}"
+        );
+        assert!(!both.path("adapters/broken/adapter").exists());
+        for line in both.read("adapters/broken/metrics.jsonl").lines() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            if line["event"] == "step" {
+                assert!(line["gradient_norm"].as_f64() > Some(0.0), "{kind}: {line}");
+            }
+        }
+        assert_eq!(told["jobs"][1]["state"], "finished");
+        assert!(quiet(&both) == alone(), "the neighbour noticed");
     }
+}
+
+/// The same report: what was good before the rate broke it is an adapter again, and a job goes on from it.
+#[test]
+fn a_job_goes_on_from_a_checkpoint_of_one_that_was_set_aside() {
+    let often = "checkpoint = { every_steps = 1, keep_last = 9 }\nschedule";
+    let broken = BROKEN.replace("RATE", "1e30").replace("schedule", often);
+    let sandbox = prepared(&[&broken]);
+    let ran = sandbox.run(&["train", "jobs.toml"]).ended_with(6);
+    let remedy = "spotmux adapter export adapters/broken --model tiny";
+    assert!(ran.out.contains(remedy), "{}", ran.out);
+    let export = |from: &str, to: &str, code: i32| {
+        let arguments = ["adapter", "export", from, "--model", "tiny", "--output", to];
+        sandbox.run(&arguments).ended_with(code)
+    };
+    let told = export("adapters/broken", "rescued", 0).out;
+    let newest = sandbox.names("adapters/broken/checkpoints").pop().unwrap();
+    assert!(told.contains(&newest), "{told}");
+    let one = format!("adapters/broken/checkpoints/{newest}");
+    export(&one, "the-same", 0);
+    let weights = |folder: &str| {
+        fs::read(sandbox.path(&format!("{folder}/adapter_model.safetensors"))).unwrap()
+    };
+    assert!(weights("rescued") == weights("the-same"));
+    export(&one, "the-same", 3);
+    export("tiny", "none", 4);
+
+    let lower = broken
+        .replace("1e30", "1e-3")
+        .replace("'broken'", "'lower'");
+    sandbox.write(
+        "jobs.toml",
+        format!("model = 'tiny'\n{lower}init_from = 'rescued'\n"),
+    );
+    sandbox
+        .run(&["train", "jobs.toml", "--check"])
+        .ended_with(0);
+
+    let state = format!("{one}/state.safetensors");
+    let mut bytes = fs::read(sandbox.path(&state)).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    sandbox.write(&state, bytes);
+    let parts = ["no sound checkpoint"];
+    export(&one, "none", 3).said(&parts);
 }
 
 #[test]

@@ -167,6 +167,7 @@ async fn prepare(
         bytes,
         init_tokens,
         measure,
+        samples,
     } = made
         .await
         .map_err(|_| system("reading the samples panicked: report a bug".into()))?
@@ -181,6 +182,7 @@ async fn prepare(
         init_from,
         init_tokens,
         measure: Some(Box::new(measure)),
+        samples,
     })
 }
 

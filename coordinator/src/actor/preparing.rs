@@ -9,6 +9,7 @@ use data::packed;
 use shared::job::JobSpec;
 use shared::life::{Reason, ReasonClass};
 use shared::model::ModelShape;
+use shared::samples::SampleCount;
 
 use super::settings::Language;
 use crate::record::Measure;
@@ -22,6 +23,8 @@ pub(super) struct Rows {
     pub(super) init_tokens: Vec<u32>,
     /// What planning goes by.
     pub(super) measure: Measure,
+    /// What became of every record of its files.
+    pub(super) samples: Vec<SampleCount>,
 }
 
 fn data_error(message: String) -> Reason {
@@ -66,6 +69,7 @@ pub(super) fn rows(
         bytes: packed::pack(&data.train, &data.eval),
         init_tokens,
         measure: Measure::of(data.train.iter().map(|row| (row.ids.len(), row.trained()))),
+        samples: data.samples(&spec.data),
     })
 }
 
@@ -122,6 +126,31 @@ mod tests {
         let (train, eval) = packed::unpack(&made.bytes).unwrap();
         assert_eq!((train.len(), eval.len()), (2, 0));
         assert_eq!(made.init_tokens.len(), 2);
+    }
+
+    /// LlamaFactory #3800, trl #6668: rows that are left out, cut or masked away are told.
+    #[test]
+    fn every_record_is_accounted_for() {
+        let spec = r#"{"name": "a", "adapter": {"method": "ia3"},
+                       "data": {"train": "a.jsonl", "eval": "b.jsonl", "max_length": 12, "overlong": "truncate",
+                                "max_dropped": 0.5}}"#;
+        let spec = serde_json::from_str(spec).unwrap();
+        let masked = r#"{"prompt": "a prompt that is longer than all", "completion": "x"}"#;
+        let train = format!(
+            "{{\"prompt\": \"a\", \"completion\": \"b\"}}\n{masked}\n{{\"prompt\": \"c\", \"completion\": \"{}\"}}\n",
+            "d".repeat(40)
+        );
+        let eval = "{\"prompt\": \"e\", \"completion\": \"f\"}\n";
+        let files = [("a.jsonl", train), ("b.jsonl", eval.to_owned())];
+        let files = files.map(|(name, text)| (name.to_owned(), Bytes::from(text)));
+        let made = rows(&spec, &BTreeMap::from(files), &shape(), &language()).unwrap();
+        let told: Vec<String> = made.samples.iter().map(ToString::to_string).collect();
+        let expected = [
+            "a.jsonl: 3 rows in = 2 used + 1 dropped (1 nothing to train); 1 of the used cut to 12 tokens",
+            "b.jsonl: 1 rows in = 1 used + 0 dropped",
+        ];
+        assert_eq!(told, expected);
+        assert!(made.samples.iter().all(SampleCount::adds_up));
     }
 
     #[test]

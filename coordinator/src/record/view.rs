@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 use shared::life::ReasonClass;
+use shared::samples::SampleCount;
 use shared::wire::notice::JobNotice;
 use shared::wire::view::{EventView, Level};
 
-use super::{Change, Record};
+use super::{Change, Inputs, Record};
 
 /// Kind, level, sentence, numbers.
 type Told = (&'static str, Level, String, Value);
@@ -51,11 +52,7 @@ fn told(change: &Change) -> Told {
             format!("{} was accepted: {}", accepted.name, accepted.method),
             json!({ "name": accepted.name, "trace": accepted.trace }),
         ),
-        Change::Prepared { inputs, .. } => info(
-            "job_queued",
-            "its samples are token rows now; it waits for room",
-            json!({ "rows_sha256": inputs.rows_sha256 }),
-        ),
+        Change::Prepared { inputs, .. } => samples_told(inputs),
         Change::Unfit { reason, .. } => (
             "job_failed",
             Level::Error,
@@ -116,6 +113,25 @@ fn told(change: &Change) -> Told {
         | Change::NodeLeft { .. }
         | Change::NodeLost { .. } => told_of_node(change),
     }
+}
+
+/// What became of every record of a job's files; rows that are left out or cut are worth a look.
+fn samples_told(inputs: &Inputs) -> Told {
+    let files: Vec<String> = inputs.samples.iter().map(ToString::to_string).collect();
+    let told = match files.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", files.join("; ")),
+    };
+    let level = match inputs.samples.iter().all(SampleCount::is_whole) {
+        true => Level::Info,
+        false => Level::Warn,
+    };
+    (
+        "job_queued",
+        level,
+        format!("its samples are token rows now{told}; it waits for room"),
+        json!({ "rows_sha256": inputs.rows_sha256, "samples": inputs.samples }),
+    )
 }
 
 /// A change of a node.
@@ -251,5 +267,45 @@ fn notice_told(notice: &JobNotice, node: &str) -> Told {
         JobNotice::Recovered { step } => {
             info("recovered", format!("goes on from step {step}"), data)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::ids::{EventNumber, JobId};
+    use shared::units::Micros;
+
+    use super::*;
+
+    fn queued(samples: Vec<SampleCount>) -> EventView {
+        let inputs = Inputs {
+            samples,
+            ..Inputs::default()
+        };
+        let job = JobId(1);
+        let change = Change::Prepared { job, inputs };
+        let (number, at) = (EventNumber(1), Micros(1));
+        Record { number, at, change }.view()
+    }
+
+    #[test]
+    fn rows_that_are_left_out_are_told_aloud() {
+        let mut file = SampleCount {
+            file: "a.jsonl".into(),
+            rows_in: 60,
+            rows_used: 60,
+            max_length: 64,
+            ..SampleCount::default()
+        };
+        assert_eq!(queued(Vec::new()).level, Level::Info);
+        assert_eq!(queued(vec![file.clone()]).level, Level::Info);
+        file.rows_used = 40;
+        file.dropped.insert("over_long".into(), 20);
+        let event = queued(vec![file]);
+        assert_eq!(event.level, Level::Warn);
+        let told = "a.jsonl: 60 rows in = 40 used + 20 dropped (20 over long)";
+        assert!(event.message.contains(told), "{}", event.message);
+        let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+        assert_eq!(data["samples"][0]["dropped"]["over_long"], 20);
     }
 }

@@ -44,7 +44,7 @@ pub struct BadRow {
     pub origin: Option<Origin>,
 }
 
-/// The first place in a row that is not finite.
+/// The first place in a row that is not finite, or whose squares are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
     /// The row's embedding, or its virtual token.
@@ -149,11 +149,11 @@ impl JobOutcome {
     }
 }
 
-/// The first place of a row that is not finite.
+/// The first place of a row whose sum of squares is not finite: a cell is not, or the norm that follows makes zeros of it.
 fn origin(trail: Trail<'_>, row: usize, width: usize) -> Origin {
     let bad = |values: &[f32]| {
         let cells = values[row * width..].iter().take(width);
-        cells.into_iter().any(|cell| !cell.is_finite())
+        !cells.map(|cell| cell * cell).sum::<f32>().is_finite()
     };
     for (at, tape) in trail.tape.iter().enumerate() {
         let layer = trail.first + at;

@@ -22,6 +22,9 @@ use crate::durable::{self, DurableError};
 use manifest::{MANIFEST, Manifest, Unsound, VERSION};
 use state::STATE;
 
+/// Below the folder of a job's results: its checkpoints.
+pub const FOLDER: &str = "checkpoints";
+
 /// Says why a checkpoint could not be written or used.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -45,12 +48,21 @@ pub enum StoreError {
         source: std::io::Error,
     },
     /// A sound checkpoint of something else is in the way.
-    #[error("{path} holds a checkpoint of a job that differs in {}: use another output folder, or remove the folder of the job to start again", keys.join(", "))]
+    #[error("{path} holds a checkpoint of a job that differs in {}: use another output folder, or remove the folder of the job to start again; `spotmux adapter export` \
+         makes an adapter of it first, to go on from by init_from", keys.join(", "))]
     Differs {
         /// The checkpoint.
         path: PathBuf,
         /// What differs.
         keys: Vec<String>,
+    },
+    /// A checkpoint that was asked for is torn or changed.
+    #[error("{path} is no sound checkpoint: {reason}: take another step of the job")]
+    Damaged {
+        /// The checkpoint.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
     },
     /// A checkpoint of another release is in the way.
     #[error(
@@ -63,6 +75,19 @@ pub enum StoreError {
         /// Its version.
         found: u64,
     },
+}
+
+/// A sound checkpoint, whatever it belongs to.
+#[derive(Debug)]
+pub struct Saved {
+    /// Its folder.
+    pub path: PathBuf,
+    /// What it belongs to.
+    pub identity: Identity,
+    /// What it holds.
+    pub state: JobState,
+    /// Newer folders that were not sound, with the reason.
+    pub skipped: Vec<String>,
 }
 
 /// What was found on disk.
@@ -177,6 +202,41 @@ pub fn newest(folder: &Path, identity: &Identity) -> Result<Found, StoreError> {
         state: None,
         skipped,
     })
+}
+
+/// The checkpoint in a folder, or the newest sound one of the job whose results are there; `None` when none is sound.
+///
+/// # Errors
+/// [`StoreError::Read`] when the folder of checkpoints cannot be read, [`StoreError::Damaged`] when the folder is a
+/// checkpoint that is not sound, and [`StoreError::Version`] when it, or the newest one, has another format version.
+pub fn open(folder: &Path) -> Result<Option<Saved>, StoreError> {
+    let own = folder.join(MANIFEST).symlink_metadata().is_ok();
+    let candidates: Vec<PathBuf> = match own {
+        true => vec![folder.to_path_buf()],
+        false => {
+            let steps = steps(&folder.join(FOLDER))?.into_iter().rev();
+            steps.map(|(_, path)| path).collect()
+        }
+    };
+    let mut skipped = Vec::new();
+    for path in candidates {
+        match load_one(&path) {
+            Err(Unsound::Version(found)) => return Err(StoreError::Version { path, found }),
+            Err(Unsound::Damaged(reason)) if own => {
+                return Err(StoreError::Damaged { path, reason });
+            }
+            Err(Unsound::Damaged(reason)) => skipped.push(format!("{}: {reason}", path.display())),
+            Ok((Manifest { identity, .. }, state)) => {
+                return Ok(Some(Saved {
+                    path,
+                    identity,
+                    state,
+                    skipped,
+                }));
+            }
+        }
+    }
+    Ok(None)
 }
 
 fn load_one(path: &Path) -> Result<(Manifest, JobState), Unsound> {

@@ -6,6 +6,7 @@ use super::market::Money;
 use crate::ids::{EventNumber, JobId, JobName, NodeName, PlanEpoch, Term};
 use crate::life::{JobState, Reason};
 use crate::plan::Plan;
+use crate::samples::SampleCount;
 use crate::units::{Bytes, Micros};
 
 /// A job as its owner sees it.
@@ -61,6 +62,8 @@ pub struct JobView {
     pub tempo: Option<Tempo>,
     /// What it has cost; where one job is asked about and a market holds the machines.
     pub money: Option<Money>,
+    /// What became of every record of its files; where one job is asked about and they were read.
+    pub samples: Vec<SampleCount>,
 }
 
 /// How a node is.

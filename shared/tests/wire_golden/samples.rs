@@ -5,6 +5,7 @@ use shared::job::Products;
 use shared::life::{JobState, Reason, ReasonClass};
 use shared::plan::arrangement::{Arrangement, HybridTask};
 use shared::plan::{Plan, Replica, Seat, Sharing, Sibling};
+use shared::samples::SampleCount;
 use shared::units::{Bytes, MicroUsd, Micros};
 use shared::wire::market::{Ground, MarketTold, Money, Offered, Place};
 use shared::wire::notice::{Departure, Held, Hello, JobNotice, LeaveCause, Notice};
@@ -92,6 +93,15 @@ fn job() -> JobView {
             spent: MicroUsd(1_500_000),
             saved: -7,
         }),
+        samples: vec![SampleCount {
+            file: "a.jsonl".into(),
+            rows_in: 60,
+            rows_used: 39,
+            held_out: 4,
+            dropped: [("over_long".to_owned(), 21)].into(),
+            truncated: 3,
+            max_length: 64,
+        }],
     }
 }
 

@@ -50,6 +50,9 @@ pub(crate) fn run(args: &SubmitArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
     if !args.wait && accepted.len() > 1 {
         at_one_moment(&mut accepted, desk)?;
     }
+    for warning in accepted.iter().flat_map(of_samples) {
+        desk.output.note(warning);
+    }
     let listed: Vec<Value> = accepted.iter().map(jobs::told).collect();
     desk.output.result(
         &json!({ "jobs": listed }),
@@ -89,6 +92,12 @@ fn next(jobs: &[JobView], waited: bool) -> Vec<String> {
     let well = well.into_iter().flat_map(look::of_succeeded);
     well.chain(ill.map(|job| format!("spotmux job {}", job.id)))
         .collect()
+}
+
+/// What its owner is warned of: samples that are left out or cut.
+fn of_samples(job: &JobView) -> impl Iterator<Item = String> {
+    let odd = job.samples.iter().filter(|file| !file.is_whole());
+    odd.map(|file| format!("job {}: warning: {file}", job.name))
 }
 
 /// What there is to say of a job that ended before it was submitted again.

@@ -79,6 +79,10 @@ impl Coordinator {
         let view = JobView {
             tempo: self.tempo(&job),
             money: self.market.owed(job.id),
+            samples: job
+                .inputs
+                .as_ref()
+                .map_or_else(Vec::new, |inputs| inputs.samples.clone()),
             ..self.job_view(&job)
         };
         Ok(Reply::Job(Box::new(view)))

@@ -293,6 +293,7 @@ impl Job {
             trace: self.trace.clone(),
             tempo: None,
             money: None,
+            samples: Vec::new(),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::plan::profile::{Peak, Profile, Weights};
 use crate::plan::snapshot::Saturation;
 use crate::record::{Inputs, Measure};
 use shared::ids::JobId;
+use shared::samples::SampleCount;
 use shared::units::Bytes;
 
 /// A cluster of one node that offers so many MiB.
@@ -45,6 +46,18 @@ fn submit_of(desk: &mut Desk, name: &str, tenant: &str) -> JobId {
     submit_ranked(desk, name, tenant, 64)
 }
 
+/// What became of the records of every job's file.
+fn counted() -> SampleCount {
+    SampleCount {
+        file: "d.jsonl".into(),
+        rows_in: 5,
+        rows_used: 4,
+        dropped: [("over_long".to_owned(), 1)].into(),
+        max_length: 32,
+        ..SampleCount::default()
+    }
+}
+
 fn submit_ranked(desk: &mut Desk, name: &str, tenant: &str, rank: u32) -> JobId {
     let spec = format!(
         r#"{{"name":"{name}","tenant":"{tenant}","adapter":{{"method":"lora","rank":{rank}}},"data":{{"train":"d.jsonl"}},"train":{{"steps":9}}}}"#
@@ -55,6 +68,7 @@ fn submit_ranked(desk: &mut Desk, name: &str, tenant: &str, rank: u32) -> JobId 
     };
     let inputs = Inputs {
         measure: Some(Box::new(Measure::of([(32, 30); 4]))),
+        samples: vec![counted()],
         ..Inputs::default()
     };
     desk.input(Input::Prepared {
@@ -69,6 +83,16 @@ pub(super) fn reason(desk: &mut Desk, job: &str) -> Option<String> {
         panic!("a job is answered by a job");
     };
     view.reason.map(|reason| reason.message)
+}
+
+#[test]
+fn a_job_tells_what_became_of_its_samples() {
+    let mut desk = desk(13);
+    submit(&mut desk, "one");
+    let Reply::Job(view) = desk.ask(Request::Job(by_name("one"))) else {
+        panic!("a job is answered by a job");
+    };
+    assert_eq!(view.samples, [counted()]);
 }
 
 #[test]

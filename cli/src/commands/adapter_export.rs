@@ -1,0 +1,122 @@
+//! `spotmux adapter export`: makes an adapter of a checkpoint, as of a job that was set aside.
+
+use gpu_actor::peft::files::{self, Export};
+use gpu_actor::peft::layout::Layout;
+use gpu_actor::train::store::{self, Saved};
+use serde::Serialize;
+
+use crate::args::ExportArgs;
+use crate::backbone;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::render::{self, Output};
+use crate::settings::Settings;
+
+/// What a program is told.
+#[derive(Debug, Serialize)]
+struct Told {
+    from: String,
+    job: String,
+    method: String,
+    step: u64,
+    last_loss: Option<f64>,
+    last_held_out: Option<f64>,
+    /// Newer checkpoints that were not sound.
+    skipped: Vec<String>,
+    base: String,
+    written: String,
+}
+
+/// Runs the command.
+pub(crate) fn run(
+    args: &ExportArgs,
+    settings: &Settings,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    if !args.checkpoint.exists() {
+        let message = format!("{} is not there", args.checkpoint.display());
+        return Err(Failure::new(Exit::NotFound, message));
+    }
+    let saved = store::open(&args.checkpoint).or_exit(Exit::BadInput)?;
+    let Some(saved) = saved else {
+        let message = format!("{} holds no sound checkpoint", args.checkpoint.display());
+        return Err(Failure::new(Exit::NotFound, message)
+            .hint("name OUTPUT/NAME of a job, or one of its checkpoints/step-NNNNNNNN"));
+    };
+    let model = backbone::as_shipped(settings, &args.model)?;
+    let (spec, state) = (&saved.identity.spec, &saved.state);
+    let refused = |why: String| {
+        let path = saved.path.display();
+        Failure::new(
+            Exit::BadInput,
+            format!("{path} does not fit the model: {why}"),
+        )
+    };
+    if let Some(problem) = spec.problems(&model.shape).first() {
+        return Err(refused(problem.to_string()));
+    }
+    let layout = Layout::new(&spec.adapter, &model.shape, spec.seed);
+    state.fits(spec, &layout, u64::MAX).map_err(refused)?;
+    let base = model.identity();
+    let export = Export {
+        name: spec.name.as_str(),
+        spec: &spec.adapter,
+        layout: &layout,
+        values: &state.values,
+        shape: &model.shape,
+        base: &base,
+    };
+    files::write(&args.output, &export, &[]).or_exit(Exit::BadInput)?;
+    if saved.identity.backbone != model.content_hash() {
+        output.note(format!(
+            "note: the job was trained on a backbone with other weights than {}, or with these in another format",
+            args.model
+        ));
+    }
+    let told = told(&saved, base, args.output.display().to_string());
+    output.result(&told, &text(&told))?;
+    let (model, folder) = (
+        render::shell_word(&args.model),
+        render::shell_word(&told.written),
+    );
+    output.next(&[
+        format!("spotmux generate --model {model} --adapter {folder} 'Your prompt'"),
+        format!(
+            "in another job, as with a lower optimizer.learning_rate: init_from = {:?}",
+            told.written
+        ),
+    ]);
+    Ok(Exit::Done)
+}
+
+fn told(saved: &Saved, base: String, written: String) -> Told {
+    let (spec, progress) = (&saved.identity.spec, &saved.state.progress);
+    Told {
+        from: saved.path.display().to_string(),
+        job: spec.name.to_string(),
+        method: spec.adapter.in_words(),
+        step: progress.step,
+        last_loss: progress.last_loss,
+        last_held_out: progress.last_eval,
+        skipped: saved.skipped.clone(),
+        base,
+        written,
+    }
+}
+
+fn text(told: &Told) -> String {
+    let loss = |loss: Option<f64>| loss.map_or("-".into(), |loss| format!("{loss:.4}"));
+    let mut pairs = vec![
+        ("from", told.from.clone()),
+        ("job", told.job.clone()),
+        ("method", told.method.clone()),
+        ("step", told.step.to_string()),
+        ("loss", loss(told.last_loss)),
+        ("held-out", loss(told.last_held_out)),
+        ("base model", told.base.clone()),
+        ("written", told.written.clone()),
+    ];
+    if !told.skipped.is_empty() {
+        pairs.push(("skipped", told.skipped.join("; ")));
+    }
+    render::facts(&pairs)
+}
