@@ -118,6 +118,8 @@ pub enum Effect {
         token: NodeName,
         /// Whether it had served.
         served: bool,
+        /// What had been asked for, where its provider took it; nothing where it never came or runs on.
+        taken: Option<Want>,
         /// Why.
         cause: String,
     },
@@ -306,6 +308,7 @@ impl Custody {
             effects.push(Effect::Lost {
                 token,
                 served: true,
+                taken: None,
                 cause,
             });
         }
@@ -351,6 +354,8 @@ impl Custody {
             effects.push(Effect::Lost {
                 token: token.clone(),
                 served: held.served,
+                // A request without a machine was refused, or its answer was lost.
+                taken: held.id.is_some().then_some(held.want),
                 cause: cause.to_owned(),
             });
         }
