@@ -30,6 +30,7 @@
 //! - BR-6: what a restart must know is kept before what follows from it is done.
 //! - BR-7: of a pool that took a machine away nothing is asked for [`Terms::rest`] while another has room, at no more than the price
 //!   on demand.
+//! - BR-8: while the coordinator is not heard nothing is decided: what jobs want is not known.
 
 mod decide;
 mod emptying;
@@ -254,11 +255,14 @@ impl Broker {
         }
         self.stretch_along(&mut effects);
         self.due |= self.is_over_budget();
-        if self.due && !self.history.is_empty() {
-            self.due = false;
-            self.decide(now, &mut effects);
+        // BR-8
+        if self.heard {
+            if self.due && !self.history.is_empty() {
+                self.due = false;
+                self.decide(now, &mut effects);
+            }
+            self.afford_meanwhile(&mut effects);
         }
-        self.afford_meanwhile(&mut effects);
         if shown {
             self.halt_again(&mut effects);
         }
