@@ -143,7 +143,7 @@ pub(crate) enum Command {
     Jobs(JobsArgs),
     /// Shows a job
     Job(JobArgs),
-    /// Ends a job and keeps its last checkpoint
+    /// Ends a job; it cannot be resumed
     Cancel(CancelArgs),
     /// Halts a job after its step under way
     Pause(PauseArgs),
@@ -173,6 +173,50 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     /// Takes commands line by line
     Repl(ReplArgs),
+}
+
+impl Command {
+    /// How it names its cluster, where it has one.
+    pub(crate) fn cluster(&self) -> Option<&ClusterArgs> {
+        match self {
+            Self::Up(UpArgs { cluster, .. })
+            | Self::Coordinator(CoordinatorArgs { cluster, .. })
+            | Self::GpuActor(GpuActorArgs { cluster, .. })
+            | Self::MarketActor(MarketActorArgs { cluster, .. })
+            | Self::Down(DownArgs { cluster, .. })
+            | Self::Status(StatusArgs { cluster, .. })
+            | Self::Submit(SubmitArgs { cluster, .. })
+            | Self::Jobs(JobsArgs { cluster, .. })
+            | Self::Job(JobArgs { cluster, .. })
+            | Self::Cancel(CancelArgs { cluster, .. })
+            | Self::Pause(PauseArgs { cluster, .. })
+            | Self::Resume(ResumeArgs { cluster, .. })
+            | Self::Events(EventsArgs { cluster, .. })
+            | Self::Nodes(NodesArgs { cluster, .. })
+            | Self::Drain(DrainArgs { cluster, .. })
+            | Self::Migrate(MigrateArgs { cluster, .. })
+            | Self::Sample(SampleArgs { cluster, .. })
+            | Self::Trace(TraceArgs { cluster, .. })
+            | Self::Fetch(FetchArgs { cluster, .. })
+            | Self::Doctor(DoctorArgs { cluster, .. })
+            | Self::Ca(
+                CaCommand::Init(CaInitArgs { cluster, .. })
+                | CaCommand::Issue(CaIssueArgs { cluster, .. })
+                | CaCommand::Token(CaTokenArgs { cluster, .. })
+                | CaCommand::Renew(CaRenewArgs { cluster, .. }),
+            )
+            | Self::Config(
+                ConfigCommand::Show(ConfigShowArgs { cluster, .. })
+                | ConfigCommand::Check(ConfigCheckArgs { cluster, .. }),
+            )
+            | Self::Market(
+                MarketCommand::Bill(BillArgs { cluster, .. })
+                | MarketCommand::Orphans(OrphansArgs { cluster, .. }),
+            )
+            | Self::Repl(ReplArgs { cluster, .. }) => Some(cluster),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,9 @@ use shared::wire::view::{ClusterView, JobView};
 use crate::args::Consent;
 use crate::control::{Control, unfitting};
 use crate::exit::{Exit, Failure};
+use crate::input;
 use crate::interrupt::Interrupt;
+use crate::remark;
 use crate::render::Output;
 
 /// What a command works with.
@@ -30,8 +32,8 @@ pub(crate) struct Desk<'a> {
 
 /// Somebody who says yes or no.
 pub(crate) trait Asker {
-    /// Whether it is meant; true where nobody can be asked.
-    fn agrees(&self, question: &str) -> bool;
+    /// Whether it is meant; true where nobody can be asked, false once the user wants to stop.
+    fn agrees(&self, question: &str, interrupt: &Interrupt) -> bool;
 }
 
 /// A person at a terminal. Elsewhere a command is meant as it is written.
@@ -39,9 +41,9 @@ pub(crate) trait Asker {
 pub(crate) struct Terminal;
 
 impl Asker for Terminal {
-    fn agrees(&self, question: &str) -> bool {
-        let input = io::stdin();
-        if !input.is_terminal() || !io::stderr().is_terminal() {
+    fn agrees(&self, question: &str, interrupt: &Interrupt) -> bool {
+        let asked = io::stdin();
+        if !asked.is_terminal() || !io::stderr().is_terminal() {
             return true;
         }
         // The prompt is not worth failing for; without it, the answer is no.
@@ -49,8 +51,13 @@ impl Asker for Terminal {
         let _ = write!(prompt, "{question} [y/N] ");
         let _ = prompt.flush();
         drop(prompt);
+        if !input::comes(&asked, interrupt) {
+            // What the terminal shows of the key stands on a line of its own.
+            remark::say("");
+            return false;
+        }
         let mut answer = String::new();
-        input.read_line(&mut answer).is_ok() && means_yes(&answer)
+        asked.read_line(&mut answer).is_ok() && means_yes(&answer)
     }
 }
 
@@ -64,7 +71,7 @@ impl Desk<'_> {
     /// # Errors
     /// [`Exit::Interrupted`] when it is not; nothing was done.
     pub(crate) fn agreed(&self, consent: Consent, question: &str) -> Result<(), Failure> {
-        if consent.yes || self.output.json() || self.asker.agrees(question) {
+        if consent.yes || self.output.json() || self.asker.agrees(question, self.interrupt) {
             return Ok(());
         }
         Err(Failure::new(Exit::Interrupted, "nothing was done"))
@@ -112,7 +119,7 @@ pub(crate) mod tests {
     pub(crate) struct Says(pub(crate) Option<bool>);
 
     impl Asker for Says {
-        fn agrees(&self, question: &str) -> bool {
+        fn agrees(&self, question: &str, _: &Interrupt) -> bool {
             self.0.unwrap_or_else(|| panic!("asked: {question}"))
         }
     }

@@ -7,6 +7,7 @@ mod store;
 
 use serde::Serialize;
 use shared::config::load::Loaded;
+use tracing_subscriber::EnvFilter;
 
 use crate::control::Control;
 use crate::settings::Settings;
@@ -100,7 +101,20 @@ fn standing(loaded: &Loaded, settings: &Settings) -> Vec<Check> {
     found.extend(market::check(loaded, settings));
     found.push(store::check(loaded, settings));
     found.extend(room::check(loaded));
+    found.extend(log(loaded));
     found
+}
+
+/// A filter of logs that says nothing; a process would log warnings instead.
+fn log(loaded: &Loaded) -> Option<Check> {
+    let filter = &loaded.config.telemetry.log;
+    let error = EnvFilter::try_new(filter).err()?;
+    let place = loaded.origin("telemetry.log");
+    Some(Check::warn(
+        "log",
+        format!("{filter:?} is no filter (telemetry.log, {place}): {error}"),
+        "write a level, such as warn, or a list, such as warn,coordinator=debug",
+    ))
 }
 
 /// Everything; with a coordinator that answers, what it says too.

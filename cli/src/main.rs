@@ -9,6 +9,7 @@ mod args;
 mod backbone;
 mod bench;
 mod beside;
+mod carried;
 mod clock;
 mod cluster_file;
 mod commands;
@@ -19,6 +20,7 @@ mod dispatch;
 mod exit;
 mod health;
 mod identity;
+mod input;
 mod interrupt;
 mod language;
 mod local;
@@ -61,7 +63,7 @@ fn main() -> ExitCode {
         Err(error) => return told_by_parser(&error),
     };
     let settings = Settings::from_environment();
-    let output = Output::new(args.json, args.quiet);
+    let output = Output::new(args.json, args.quiet).naming(args.command.cluster());
     // A process of a cluster logs as its file says.
     if !matches!(
         args.command,
@@ -91,18 +93,23 @@ pub(crate) fn tell(failure: &Failure, output: &Output) {
     if failure.exit == Exit::Done {
         return;
     }
-    let message = remark::short(&failure.message());
+    let message = remark::short(&output.carried(&failure.message()));
+    let hints: Vec<String> = failure
+        .hints
+        .iter()
+        .map(|hint| output.carried(hint).into_owned())
+        .collect();
     if output.json() {
         let value = serde_json::json!({
             "event": "error",
             "exit_code": failure.exit.code(),
             "message": message,
-            "hints": failure.hints,
+            "hints": hints,
         });
         output.event(&value);
     }
     remark::say(&format!("error: {message}"));
-    for hint in &failure.hints {
+    for hint in &hints {
         remark::say(&format!("  hint: {hint}"));
     }
 }
@@ -135,8 +142,13 @@ fn told_by_parser(error: &clap::Error) -> ExitCode {
 
 /// Logs what a filter lets through.
 pub(crate) fn log_to_stderr(filter: Option<&str>) {
-    let filter =
-        EnvFilter::try_new(filter.unwrap_or("warn")).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = EnvFilter::try_new(filter.unwrap_or("warn")).unwrap_or_else(|error| {
+        remark::say(&format!(
+            "the log filter {:?} is not understood ({error}): warn is used",
+            filter.unwrap_or_default()
+        ));
+        EnvFilter::new("warn")
+    });
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| remark::Log)

@@ -3,12 +3,15 @@
 //! With `--json` each result is one JSON object a line and the talk is silent, so that a program reads standard
 //! output alone.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
+use crate::args::ClusterArgs;
+use crate::carried::Carried;
 use crate::remark::{self, harmless};
 
 /// Where results and talk go.
@@ -18,6 +21,7 @@ pub(crate) struct Output {
     quiet: bool,
     /// Why events are no longer written: standard output refused one.
     deaf: Mutex<Option<io::ErrorKind>>,
+    carried: Carried,
 }
 
 impl Output {
@@ -27,7 +31,30 @@ impl Output {
             json,
             quiet,
             deaf: Mutex::new(None),
+            carried: Carried::default(),
         }
+    }
+
+    /// The same for a command that named its cluster: the commands that it names mean that one.
+    pub(crate) fn naming(self, cluster: Option<&ClusterArgs>) -> Self {
+        let mut words = Vec::new();
+        if let Some(cluster) = cluster {
+            if let Some(path) = &cluster.config {
+                words.extend(["--config".into(), shell_word(&path.display().to_string())]);
+            }
+            for set in &cluster.set {
+                words.extend(["--set".into(), shell_word(set)]);
+            }
+        }
+        Self {
+            carried: Carried::new(&words),
+            ..self
+        }
+    }
+
+    /// A text with commands for the user, which name the cluster that the user named.
+    pub(crate) fn carried<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.carried.within(text)
     }
 
     /// Whether a program reads.
@@ -109,7 +136,7 @@ impl Output {
     /// Says something in passing.
     pub(crate) fn note(&self, text: impl AsRef<str>) {
         if self.talks() {
-            remark::say(text.as_ref());
+            remark::say(&self.carried(text.as_ref()));
         }
     }
 
@@ -118,7 +145,7 @@ impl Output {
         if self.talks() && !commands.is_empty() {
             remark::say("\nNext:");
             for command in commands {
-                remark::say(&format!("  {}", one_line(command)));
+                remark::say(&format!("  {}", one_line(&self.carried(command))));
             }
         }
     }
@@ -201,13 +228,18 @@ fn width(text: &str) -> usize {
     console::measure_text_width(text)
 }
 
-/// Lines of `name  value`, names padded alike.
+/// Lines of `name  value`, names padded alike; the further lines of a value below its first.
 pub(crate) fn facts(pairs: &[(&str, String)]) -> String {
     let longest = pairs.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
     let mut text = String::new();
     for (name, value) in pairs {
-        let (value, space) = (cell(value), " ".repeat(longest - width(name)));
-        let _ = writeln!(text, "{name}{space}  {value}");
+        let mut name = *name;
+        // What has several lines stays below its name: none of them can be taken for another fact.
+        for line in remark::short(value).split('\n') {
+            let (line, space) = (one_line(line), " ".repeat(longest - width(name)));
+            let _ = writeln!(text, "{name}{space}  {line}");
+            name = "";
+        }
     }
     text
 }
@@ -270,7 +302,7 @@ mod tests {
         let mut table = Table::new(&[("name", Align::Left)]);
         table.row(["a\nb\u{1b}".into()]);
         assert_eq!(table.text(), "name\na\u{fffd}b\u{fffd}\n");
-        assert_eq!(facts(&[("n", "a\nb".into())]), "n  a\u{fffd}b\n");
+        assert_eq!(facts(&[("n", "a\nb\tc".into())]), "n  a\n   b\u{fffd}c\n");
     }
 
     #[test]

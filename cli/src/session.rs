@@ -2,15 +2,20 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
+
+use shared::config::load::Loaded;
 
 use crate::args::{ClusterArgs, Command};
 use crate::clock;
 use crate::cluster_file;
 use crate::control::Control;
-use crate::control::quic::Quic;
+use crate::control::quic::{PATIENCE, Quic};
 use crate::desk::{Asker, Desk};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
+use crate::local::cluster::COORDINATOR;
+use crate::local::state::State;
 use crate::render::Output;
 use crate::settings::Settings;
 
@@ -101,9 +106,35 @@ impl<'a> Session<'a> {
         let loaded = cluster_file::load(&cluster, self.settings)?;
         let interrupt = Interrupt::listen()?;
         interrupt.silently();
-        let quic = Rc::new(Quic::connect(&loaded, &interrupt)?);
+        let quic = Rc::new(self.reach(&loaded, &interrupt)?);
         *self.held.borrow_mut() = Some((cluster, Rc::clone(&quic)));
         Ok(quic)
+    }
+
+    /// Connects; where this machine runs the coordinator, one that was started again has the time to lead once more.
+    fn reach(&self, loaded: &Loaded, interrupt: &Interrupt) -> Result<Quic, Failure> {
+        let state = State::of(loaded);
+        let Some(watcher) = state.watcher() else {
+            return Quic::connect(loaded, interrupt).map_err(|failure| match state.ended_alone() {
+                Some(why) if failure.exit == Exit::Unreachable => failure.hint(why),
+                _ => failure,
+            });
+        };
+        let lease = Duration::from_secs(loaded.config.coordinator.lease_seconds);
+        let waits = || {
+            self.output.note(format!(
+                "the coordinator does not answer; `spotmux up` (process {}) runs it: waiting for it, up to {} s",
+                watcher.id,
+                (lease + PATIENCE * 2).as_secs()
+            ));
+        };
+        Quic::connect_within(loaded, interrupt, lease + PATIENCE, waits).map_err(|failure| {
+            let log = state.log(COORDINATOR);
+            match failure.exit {
+                Exit::Unreachable => failure.hint(format!("its log: {}", log.display())),
+                _ => failure,
+            }
+        })
     }
 
     /// Does something with a cluster.

@@ -34,7 +34,11 @@ impl Settings {
     )]
     pub(crate) fn from_environment() -> Self {
         let over = env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter_map(|(name, value)| {
+                // A value that is no text is refused where it is read: it is not left out.
+                let name = name.into_string().ok()?;
+                Some((name, value.to_string_lossy().into_owned()))
+            })
             .filter(|(name, _)| name.starts_with(PREFIX));
         Self {
             over: over.collect(),

@@ -6,6 +6,8 @@ pub(crate) mod jobs;
 #[cfg(test)]
 pub(crate) mod samples;
 
+use std::fmt::Display;
+
 use serde_json::Value;
 use shared::units::Micros;
 
@@ -19,6 +21,11 @@ pub(crate) fn span(time: Micros) -> String {
         s if s < 48.0 * 3600.0 => format!("{:.1} h", s / 3600.0),
         s => format!("{:.0} d", s / 86_400.0),
     }
+}
+
+/// Layers of a stage, the same in every table and sentence: `0..2` are layers 0 and 1.
+pub(crate) fn layers(first: impl Display, end: impl Display) -> String {
+    format!("{first}..{end}")
 }
 
 /// A JSON text within a view as JSON; a text that is none stays one.

@@ -5,7 +5,6 @@
 //! | `job_file` | the file of jobs and what the command line changes in it |
 //! | `prepare` | each job with its data, values and earlier state, or everything that is wrong |
 //! | `memory` | what the run will need, against what there is |
-//! | `method` | methods in a few words |
 //! | `run` | the loop: rounds, events, saves |
 //! | `place` | the folder of a job's results, and the metrics in it |
 //! | `keep` | checkpoints and adapters |
@@ -19,7 +18,6 @@ pub(crate) mod job_file;
 pub(crate) mod keep;
 pub(crate) mod lock;
 pub(crate) mod memory;
-pub(crate) mod method;
 pub(crate) mod place;
 pub(crate) mod prepare;
 pub(crate) mod record;

@@ -217,13 +217,13 @@ impl Display for Report {
         )?;
         let overlap = self.overlap.clone().unwrap_or_default();
         let tallies = [
-            ("duplicates  ", &self.duplicates),
-            ("overlap     ", &overlap),
+            ("duplicates", &self.duplicates),
+            ("overlap", &overlap),
             ("special text", &self.special_text),
         ];
         for (title, tally) in tallies {
             if tally.count > 0 {
-                writeln!(f, "{title} {tally}")?;
+                writeln!(f, "{title:<11} {tally}")?;
             }
         }
         write_problems(f, "warning", &self.warnings)?;

@@ -69,7 +69,7 @@ pub enum Inadmissible {
         floor: MicroUsd,
     },
     /// No pool is there.
-    #[error("zone {zone:?} is not known: {} are", known.join(", "))]
+    #[error("zone {zone:?} is not known; known are: {}", known.join(", "))]
     UnknownZone {
         /// What was asked for.
         zone: String,

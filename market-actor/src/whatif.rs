@@ -93,6 +93,12 @@ impl Scenario {
                 most: "4294967295",
             })
         };
+        // Names are told as they were typed.
+        let as_typed = |word: &str| {
+            let mut typed = text.split_whitespace();
+            let typed = typed.find(|typed| typed.to_lowercase() == word);
+            typed.unwrap_or(word).to_owned()
+        };
         let mut slots = None;
         if let [rest @ .., "for", count, "slot" | "slots"] = &words[..] {
             slots = Some(number(count)?);
@@ -103,7 +109,7 @@ impl Scenario {
         }
         let change = match &words[..] {
             ["zone", zone, "vanishes"] => Change::Capacity {
-                zone: Some((*zone).to_owned()),
+                zone: Some(as_typed(zone)),
                 most: 0,
             },
             ["every", "zone", "vanishes"] => Change::Capacity {
@@ -111,7 +117,7 @@ impl Scenario {
                 most: 0,
             },
             ["zone", zone, "has", count, "machine" | "machines"] => Change::Capacity {
-                zone: Some((*zone).to_owned()),
+                zone: Some(as_typed(zone)),
                 most: number(count)?,
             },
             ["price", "doubles"] => Change::Price { factor: 2.0 },
@@ -148,15 +154,16 @@ impl Scenario {
         };
         let name = |market: &Market| {
             let pool = &market.pool;
-            let name = if pool.zone.is_empty() {
-                &pool.machine
-            } else {
-                &pool.zone
-            };
-            name.to_lowercase()
+            match pool.zone.is_empty() {
+                true => pool.machine.clone(),
+                false => pool.zone.clone(),
+            }
         };
         let known: Vec<String> = markets.iter().map(name).collect();
-        Ok(Some(admission::zone(zone, &known)?))
+        let lower: Vec<String> = known.iter().map(|name| name.to_lowercase()).collect();
+        let found = admission::zone(&zone.to_lowercase(), &lower);
+        // What is not known is told as it was typed.
+        Ok(Some(found.or_else(|_| admission::zone(zone, &known))?))
     }
 
     /// The markets that vanish by it: a job is not sent to one of them, whatever machines on demand it may still have.
@@ -259,8 +266,17 @@ mod tests {
             BTreeSet::from([0])
         );
         assert_eq!(after[1], before[1]);
-        let unknown = Scenario::of("zone 9z vanishes").expect("it is one");
-        assert!(unknown.apply(&mut after, 1).is_err());
+        let unknown = Scenario::of("Zone 9Z vanishes").expect("it is one");
+        let told = unknown.apply(&mut after, 1).expect_err("there is none");
+        assert_eq!(
+            told.to_string(),
+            "zone \"9Z\" is not known; known are: us-east-1a, us-west-2b"
+        );
+        let typed = Scenario::of("zone US-EAST-1A vanishes").expect("it is one");
+        assert_eq!(
+            typed.vanished(&before).expect("it is there"),
+            BTreeSet::from([0])
+        );
         let dear = Scenario::of("price times 3").expect("it is one");
         dear.apply(&mut after, 4).expect("it names no zone");
         assert_eq!(

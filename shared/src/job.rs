@@ -10,6 +10,7 @@ mod limits;
 mod market;
 mod remarks;
 mod schedule;
+mod words;
 
 pub use adapter::{
     AdapterSpec, BitFitSpec, BottleneckPlacement, BottleneckSpec, DiffSpec, Ia3Spec, LoraSpec,

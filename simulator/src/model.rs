@@ -6,6 +6,7 @@ use std::sync::Arc;
 use coordinator::life::admission::{Admission, Levels};
 use coordinator::life::placement::{Load, Stages, Weights};
 use coordinator::plan::profile::Weights as Kept;
+use coordinator::plan::snapshot::Saturation;
 use coordinator::record::{Inputs, Measure};
 use coordinator::settings::{Backbone, Bounds, Layout, Limits, Settings};
 use shared::actor::waits::Waits;
@@ -65,6 +66,7 @@ fn admission() -> Admission {
         tenants: BTreeMap::new(),
         tokens_per_pass: 64,
         levels: Levels::default(),
+        saturation: Saturation::NO_LOSS,
     }
 }
 

@@ -19,7 +19,12 @@ fn plans() -> Vec<Plan> {
         plan.spec.checkpoint.every_steps = if index == 2 { 3 } else { 0 };
         plan
     };
-    methods::every().into_iter().take(3).enumerate().map(plan).collect()
+    methods::every()
+        .into_iter()
+        .take(3)
+        .enumerate()
+        .map(plan)
+        .collect()
 }
 
 /// Steps of a job that became durable, in their order.
@@ -52,7 +57,10 @@ fn states_are_stored_after_each_step_while_that_is_ordered() {
         replica.close().unwrap();
         for (one, plan) in one.iter().zip(&plans) {
             let steps = durable(&events, plan);
-            assert!(steps.is_sorted() && steps.last() == Some(&STEPS), "{steps:?}");
+            assert!(
+                steps.is_sorted() && steps.last() == Some(&STEPS),
+                "{steps:?}"
+            );
             let what = format!("{stages} stages, every {every}: {steps:?}");
             match (every, plan.spec.checkpoint.every_steps) {
                 (0, 0) => assert_eq!(steps, [STEPS], "{what}"),

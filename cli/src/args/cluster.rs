@@ -95,7 +95,8 @@ Examples:
   spotmux cancel support
   spotmux cancel j12 --yes --wait
 
-Its last checkpoint is kept: spotmux fetch has the adapter as it was then. Again is no error.";
+What is durable of it is kept for spotmux sample --job; an adapter to fetch is written only of a job that succeeded. \
+Again is no error.";
 
 /// Arguments of `spotmux cancel`.
 #[derive(Debug, Args)]

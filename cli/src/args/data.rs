@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::parse;
+
 /// What to do with a data set.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DataCommand {
@@ -36,7 +38,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "FILE.jinja")]
     pub(crate) template: Option<PathBuf>,
     /// Shows the first N samples with what is learned in brackets
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3")]
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3", value_parser = parse::shown)]
     pub(crate) show_mask: Option<usize>,
     /// Longest sample in tokens [default: the model's context]
     #[arg(long, value_name = "TOKENS")]

@@ -64,7 +64,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = TINY)]
 pub(crate) struct TinyArgs {
-    /// Folder to write; it must not be there yet
+    /// Folder to write: one that is not there yet, or is empty
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
     /// Seed of the weights

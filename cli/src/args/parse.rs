@@ -55,6 +55,15 @@ pub(super) fn some(word: &str) -> Result<usize, String> {
     within(word, 1_000_000)
 }
 
+/// Samples that are shown. The number may be left out, so that a file behind the option is taken for one.
+pub(super) fn shown(word: &str) -> Result<usize, String> {
+    word.parse().map_err(|_| {
+        format!(
+            "{word:?} is no number of samples: write FILE in front of --show-mask, or --show-mask=3"
+        )
+    })
+}
+
 /// How weights are kept.
 pub(super) fn weights(word: &str) -> Result<Weights, String> {
     let known = [

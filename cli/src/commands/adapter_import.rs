@@ -9,7 +9,6 @@ use crate::backbone;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::render::{self, Output};
 use crate::settings::Settings;
-use crate::training::method;
 
 /// What a program is told.
 #[derive(Debug, Serialize)]
@@ -47,7 +46,7 @@ pub(crate) fn run(
     }
     let told = Told {
         from: opened.folder.display().to_string(),
-        method: method::describe(&found.spec),
+        method: found.spec.in_words(),
         named_base: found.base.clone(),
         values: found.values.len(),
         written: written.map(|folder| folder.display().to_string()),

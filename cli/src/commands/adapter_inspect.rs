@@ -14,7 +14,6 @@ use crate::backbone;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::render::{self, Output};
 use crate::settings::Settings;
-use crate::training::method;
 
 /// What a program is told.
 #[derive(Debug, Serialize)]
@@ -68,7 +67,7 @@ pub(crate) fn run(
     let size = fs::metadata(&weights).map_or(0, |data| data.len());
     let told = Told {
         path: folder.display().to_string(),
-        method: method::describe(&config.spec),
+        method: config.spec.in_words(),
         spec: &config.spec,
         base: config.base.clone(),
         values,
@@ -79,10 +78,15 @@ pub(crate) fn run(
     };
     output.result(&told, &facts(&told))?;
     let word = render::shell_word(&told.path);
-    output.next(&[
-        format!("spotmux generate --model MODEL --adapter {word} 'Your prompt'"),
-        format!("spotmux adapter merge {word} --model MODEL --output DIR"),
-    ]);
+    let mut next = vec![format!(
+        "spotmux generate --model MODEL --adapter {word} 'Your prompt'"
+    )];
+    if told.spec.changes_weights() {
+        next.push(format!(
+            "spotmux adapter merge {word} --model MODEL --output DIR"
+        ));
+    }
+    output.next(&next);
     Ok(Exit::Done)
 }
 

@@ -18,7 +18,6 @@ use crate::merged_model::Merge;
 use crate::render::{self, Output};
 use crate::settings::Settings;
 use crate::store::Store;
-use crate::training::method;
 
 /// What a program is told.
 #[derive(Debug, Serialize)]
@@ -85,7 +84,7 @@ pub(crate) fn run(args: &MergeArgs, settings: &Settings, output: &Output) -> Res
     let weights = args.output.join("model.safetensors");
     let told = Told {
         adapter: opened.folder.display().to_string(),
-        method: method::describe(&found.spec),
+        method: found.spec.in_words(),
         model: args.model.clone(),
         path: args.output.display().to_string(),
         bytes: fs::metadata(weights).map_or(0, |data| data.len()),

@@ -19,6 +19,14 @@ pub(crate) fn run(args: &GpuActorArgs, settings: &Settings) -> Result<Exit, Fail
     let section = &loaded.config.gpu_actor;
     let (risks, risk) = tokio::sync::watch::channel(None);
     let leave = process::asked_to_leave(section.leave(), section.cloud, risks);
-    gpu_actor::actor::run(told, leave, risk).or_exit(Exit::Internal)?;
+    let credential = told.credential.clone();
+    let ended = gpu_actor::actor::run(told, leave, risk).or_exit(Exit::Internal);
+    ended.map_err(|failure| match credential.exists() {
+        true => failure,
+        false => failure.hint(format!(
+            "spotmux ca issue {} makes it where the authority is; elsewhere spotmux join gets it by a token",
+            args.name
+        )),
+    })?;
     Ok(Exit::Done)
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::DirBuilder;
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, BufRead, BufReader, IsTerminal};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
@@ -19,6 +19,7 @@ use crate::args::{Args, ReplArgs};
 use crate::cluster_file;
 use crate::desk::{Asker, Terminal};
 use crate::exit::{Exit, Failure};
+use crate::input::{self, Input};
 use crate::interrupt::Interrupt;
 use crate::remark;
 use crate::render::Output;
@@ -37,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(100);
 struct Agreed;
 
 impl Asker for Agreed {
-    fn agrees(&self, _: &str) -> bool {
+    fn agrees(&self, _: &str, _: &Interrupt) -> bool {
         true
     }
 }
@@ -64,12 +65,17 @@ pub(crate) fn run(args: &ReplArgs, outer: &Session<'_>) -> Result<Exit, Failure>
 
 fn from_pipe(hands: &mut Lines<'_>) -> Result<Exit, Failure> {
     let mut last = Exit::Done;
-    for line in io::stdin().lock().lines() {
+    let interrupt = hands.interrupt.clone();
+    let input = Input::standard(&interrupt)?;
+    for line in BufReader::new(input).lines() {
+        input::ended_by_user(&interrupt)?;
         match line::run(&line?, hands) {
             Done::Next(Exit::Done) => {}
             Done::Next(exit) => last = exit,
             Done::Leave => break,
         }
+        // What was meant for that line is over.
+        interrupt.forget();
     }
     Ok(last)
 }
@@ -84,7 +90,9 @@ fn from_person(
         .map(|loaded| loaded.config.cluster.name.to_string());
     let prompt = Name(name.unwrap_or_else(|| "spotmux".into()));
     let mut editor = editor(loaded, outer);
-    outer.output.note("Tab completes, help lists, Ctrl-D ends.");
+    outer.output.note(
+        "Tab completes, help lists, Ctrl-D ends; `spotmux` in front of a command may be left out.",
+    );
     Interrupt::listen()?.at_terminal();
     loop {
         match editor.read_line(&prompt) {
@@ -160,7 +168,8 @@ impl Hands for Lines<'_> {
         let own = Output::new(
             args.json || self.session.output.json(),
             args.quiet || !self.session.output.talks(),
-        );
+        )
+        .naming(args.command.cluster());
         let outcome = self
             .session
             .showing(&own, |session| session.run(&args.command));

@@ -16,7 +16,6 @@ use crate::settings::Settings;
 use crate::store::Store;
 use crate::training::job_file::Jobs;
 use crate::training::memory;
-use crate::training::method;
 use crate::training::prepare::{self, Prepared};
 use crate::training::report::{self, JobReport};
 use crate::training::run::Run;
@@ -229,7 +228,7 @@ fn planned(job: &Prepared) -> PlannedJob {
     let tokens = count(false);
     PlannedJob {
         job: job.name().into(),
-        method: method::describe(&job.spec().adapter),
+        method: job.spec().adapter.in_words(),
         modules: matched(&job.ready.layout),
         rows: job.ready.data.train.len(),
         held_out_rows: job.ready.data.eval.len(),

@@ -65,6 +65,7 @@ pub(crate) fn run(args: &UpArgs, session: &Session<'_>) -> Result<Exit, Failure>
     let ended = family::run(&members, &state, patience, &interrupt, &mut around);
     let kept = Kept::read(&loaded);
     if let Err(failure) = ended {
+        watcher.ends_alone();
         return Err(match kept {
             Ok(kept) if kept.is_empty() => failure,
             Ok(kept) => failure.hint(kept.sentence()),
@@ -124,10 +125,13 @@ impl Around for Told<'_> {
         }
     }
 
-    fn ask_end(&mut self) {
+    fn ends(&mut self) {
         self.output
             .note("ending the cluster; press Ctrl-C again to end it at once");
-        self.line.ask_end();
+    }
+
+    fn ask_end(&mut self) -> bool {
+        self.line.ask_end()
     }
 
     fn ready(&mut self, processes: &[(String, u32)]) {

@@ -18,7 +18,7 @@ use shared::wire::request::{FileRef, Reply, Request};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{Control, Flow};
-use crate::clock;
+use crate::clock::{self, Stopwatch};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
 use crate::remark;
@@ -46,6 +46,19 @@ impl Quic {
     /// [`Exit::Unreachable`] when nobody answers or the certificate is not believed; [`Exit::NotFound`] when there is
     /// no certificate.
     pub(crate) fn connect(loaded: &Loaded, interrupt: &Interrupt) -> Result<Self, Failure> {
+        Self::connect_within(loaded, interrupt, PATIENCE, || {})
+    }
+
+    /// The same, again and again for at least so long while nobody answers; `waits` hears once that it is so.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub(crate) fn connect_within(
+        loaded: &Loaded,
+        interrupt: &Interrupt,
+        patience: Duration,
+        waits: impl FnOnce(),
+    ) -> Result<Self, Failure> {
         let credential = security::operator(loaded)?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -54,20 +67,38 @@ impl Quic {
             .context("the system refuses a thread")
             .or_exit(Exit::Internal)?;
         let address = from_here(loaded.config.coordinator.listen);
-        let connected = runtime.block_on(async {
-            let settings = EndpointSettings::at(source(address));
-            let endpoint = Arc::new(Endpoint::open(&settings, &credential, false)?);
-            let greeting = Client::connect(&endpoint, address);
-            match tokio::time::timeout(PATIENCE, greeting).await {
-                Ok(client) => {
-                    let client = client?;
-                    Ok((endpoint, client))
+        let greet = || {
+            let greeted = async {
+                let settings = EndpointSettings::at(source(address));
+                let endpoint = Arc::new(Endpoint::open(&settings, &credential, false)?);
+                let client = Client::connect(&endpoint, address).await?;
+                Ok((endpoint, client))
+            };
+            let unanswered = || NetError::Lost {
+                reason: format!("nobody answers within {} s", PATIENCE.as_secs()),
+            };
+            // A greeting that was lost is sent again later each time: a new one finds who just came.
+            let bounded = async {
+                let greeted = tokio::time::timeout(PATIENCE, greeted).await;
+                greeted.unwrap_or_else(|_| Err(unanswered()))
+            };
+            runtime.block_on(unless_asked(interrupt, bounded))
+        };
+        let begun = Stopwatch::start();
+        let mut waits = Some(waits);
+        let connected = loop {
+            match greet()? {
+                Err(NetError::Lost { .. }) if begun.elapsed() < patience => {
+                    if let Some(waits) = waits.take() {
+                        waits();
+                    }
+                    // Where the system itself says at once that nobody is there.
+                    let pause = tokio::time::timeout(LOOK, std::future::pending::<()>());
+                    let _ = runtime.block_on(async { unless_asked(interrupt, pause).await })?;
                 }
-                Err(_) => Err(NetError::Lost {
-                    reason: format!("nobody answers within {} s", PATIENCE.as_secs()),
-                }),
+                connected => break connected,
             }
-        });
+        };
         let (endpoint, client) = connected.map_err(|error| {
             let key = "coordinator.listen";
             let place = loaded.origin(key);
@@ -131,18 +162,22 @@ impl Quic {
 
     /// Waits for an answer, or until the user wants no more of it.
     fn wait<T>(&self, answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, Failure> {
-        self.runtime.block_on(async {
-            let mut answer = std::pin::pin!(answer);
-            loop {
-                match tokio::time::timeout(LOOK, &mut answer).await {
-                    Ok(outcome) => return outcome.map_err(told),
-                    Err(_) if self.interrupt.asked() => {
-                        return Err(Failure::new(Exit::Interrupted, "interrupted"));
-                    }
-                    Err(_) => {}
-                }
-            }
-        })
+        let answered = unless_asked(&self.interrupt, answer);
+        self.runtime.block_on(answered)?.map_err(told)
+    }
+}
+
+/// What comes, unless the user wants no more of it before.
+async fn unless_asked<T>(
+    interrupt: &Interrupt,
+    coming: impl Future<Output = T>,
+) -> Result<T, Failure> {
+    let mut coming = std::pin::pin!(coming);
+    loop {
+        match tokio::time::timeout(LOOK, &mut coming).await {
+            Ok(come) => return Ok(come),
+            Err(_) => interrupt.check()?,
+        }
     }
 }
 
@@ -256,8 +291,16 @@ mod tests {
         let absent = Quic::connect(&loaded, &interrupt).map(drop).unwrap_err();
         assert_eq!(absent.exit, Exit::NotFound);
         security::ensure(&loaded).unwrap();
-        let failure = Quic::connect(&loaded, &interrupt).map(drop).unwrap_err();
+        let mut waited = false;
+        let patience = Duration::from_millis(1);
+        let reached = Quic::connect_within(&loaded, &interrupt, patience, || waited = true);
+        let failure = reached.map(drop).unwrap_err();
         assert_eq!(failure.exit, Exit::Unreachable);
+        assert!(!waited, "one greeting takes longer than that");
+        let longer = PATIENCE * 4;
+        let stops = || interrupt.ask();
+        let stopped = Quic::connect_within(&loaded, &interrupt, longer, stops);
+        assert_eq!(stopped.map(drop).unwrap_err().exit, Exit::Interrupted);
         assert!(
             failure.message().contains("cluster.toml:2"),
             "{}",

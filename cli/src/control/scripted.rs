@@ -8,13 +8,14 @@ use shared::units::Bytes;
 use shared::wire::request::{FileRef, Refusal, RefusalCode, Reply, Request};
 
 use super::{Control, Flow};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 
 type Answer = dyn Fn(&Request, usize) -> Vec<Reply>;
 
 /// Answers by a function of the request and of how many came before.
 pub(crate) struct Scripted {
     answer: Box<Answer>,
+    lost: bool,
     /// What was asked, in order.
     pub(crate) asked: RefCell<Vec<Request>>,
     /// What was uploaded: hash and bytes.
@@ -25,14 +26,26 @@ impl Scripted {
     pub(crate) fn new(answer: impl Fn(&Request, usize) -> Vec<Reply> + 'static) -> Self {
         Self {
             answer: Box::new(answer),
+            lost: false,
             asked: RefCell::default(),
             uploaded: RefCell::default(),
+        }
+    }
+
+    /// One whose coordinator is gone.
+    pub(crate) fn lost() -> Self {
+        Self {
+            lost: true,
+            ..Self::new(|_, _| Vec::new())
         }
     }
 
     fn replies(&self, request: &Request) -> Vec<Result<Reply, Failure>> {
         let before = self.asked.borrow().len();
         self.asked.borrow_mut().push(request.clone());
+        if self.lost {
+            return vec![Err(Failure::new(Exit::Unreachable, "no connection"))];
+        }
         let replies = (self.answer)(request, before);
         let told = |reply| match reply {
             Reply::Refused(refusal) => Err(Failure::from(refusal)),

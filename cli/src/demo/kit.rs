@@ -195,7 +195,7 @@ mod tests {
         let methods: BTreeSet<String> = jobs()
             .jobs
             .iter()
-            .map(|job| crate::training::method::describe(&job.adapter))
+            .map(|job| job.adapter.in_words())
             .collect();
         assert_eq!(methods.len(), jobs().jobs.len());
     }

@@ -194,8 +194,8 @@ impl Around for Told<'_> {
         }
     }
 
-    fn ask_end(&mut self) {
-        self.line.ask_end();
+    fn ask_end(&mut self) -> bool {
+        self.line.ask_end()
     }
 
     fn ready(&mut self, _processes: &[(String, u32)]) {

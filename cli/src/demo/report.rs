@@ -147,8 +147,7 @@ fn text(told: &Told) -> String {
             job.report.step.to_string(),
             render::count(job.report.tokens),
             report::arrow(job.report.fall()),
-            job.loss_falls_by
-                .map_or_else(|| "-".into(), |fall| format!("{:.0} %", 100.0 * fall)),
+            job.loss_falls_by.map_or_else(|| "-".into(), percent),
             format!("{:.0}", job.tokens_per_second),
             render::bytes(job.report.adapter_bytes),
         ]);
@@ -204,7 +203,16 @@ fn text(told: &Told) -> String {
     text
 }
 
-/// The beginning of a text on one line.
+/// A share in percent; one that is not the whole does not become it by rounding.
+fn percent(share: f64) -> String {
+    let whole = format!("{:.0} %", 100.0 * share);
+    match whole.as_str() {
+        "100 %" if share < 1.0 => format!("{:.1} %", (999.0_f64).min(1000.0 * share) / 10.0),
+        _ => whole,
+    }
+}
+
+/// The beginning of a text on one line, ended behind a word.
 fn one_line(text: &str) -> String {
     let flat = remark::harmless(text.trim()).replace('\n', " / ");
     if flat.is_empty() {
@@ -214,7 +222,8 @@ fn one_line(text: &str) -> String {
         return flat;
     }
     let start: String = flat.chars().take(SHOWN).collect();
-    format!("{start} ...")
+    let words = start.rfind(' ').map_or(start.as_str(), |end| &start[..end]);
+    format!("{words} ...")
 }
 
 #[cfg(test)]
@@ -226,11 +235,17 @@ mod tests {
         assert_eq!(one_line(" a\nb \n"), "a / b");
         assert_eq!(one_line(""), "(nothing)");
         assert_eq!(one_line(&"é".repeat(200)).chars().count(), SHOWN + 4);
+        let words = one_line(&"word ".repeat(100));
+        assert!(words.ends_with("word ..."), "{words}");
     }
 
     #[test]
     fn a_fall_is_a_share() {
         assert_eq!(fall([Some(2.0), Some(0.5)]), Some(0.75));
         assert_eq!(fall([None, Some(0.5)]), None);
+        assert_eq!(
+            [0.75, 0.998, 0.99999, 1.0, -0.2].map(percent),
+            ["75 %", "99.8 %", "99.9 %", "100 %", "-20 %"]
+        );
     }
 }

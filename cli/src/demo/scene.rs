@@ -23,6 +23,7 @@ use crate::interrupt::Interrupt;
 use crate::machine;
 use crate::render::{self, Output};
 use crate::settings::Settings;
+use crate::shown;
 use crate::training::job_file::Jobs;
 use crate::training::prepare::Prepared;
 use crate::training::report;
@@ -216,8 +217,8 @@ fn seats(cluster: &ClusterView) -> String {
         .map(|node| match cluster.plan.place_of(&node.name) {
             Some((replica, stage)) => {
                 let layers = replica.seats[stage].layers();
-                let last = layers.end.saturating_sub(1);
-                format!("{} has layers {} to {last}", node.name, layers.start)
+                let layers = shown::layers(layers.start, layers.end);
+                format!("{} has layers {layers}", node.name)
             }
             None => format!("{} is spare", node.name),
         })

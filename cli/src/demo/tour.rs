@@ -23,7 +23,7 @@ use crate::exit::{Exit, Failure};
 use crate::local::state::State;
 use crate::machine;
 use crate::render::{self, Output};
-use crate::shown::events;
+use crate::shown::{self, events};
 use crate::training::board::Board;
 use crate::training::job_file::Jobs;
 use crate::training::keep;
@@ -236,10 +236,9 @@ impl Seen<'_> {
                 to: None,
             };
             self.board.say(&format!(
-                "  moving stage {} (layers {} to {}) away from node {}, while it trains",
-                held.stage + 1,
-                held.layers.0,
-                held.layers.1.saturating_sub(1),
+                "  moving stage {} (layers {}) away from node {}, while it trains",
+                held.stage,
+                shown::layers(held.layers.0, held.layers.1),
                 held.node
             ));
             self.shift.ask(held, self.heard.steps().0);
@@ -301,7 +300,7 @@ pub(crate) fn sentence(moved: &Moved) -> String {
     });
     format!(
         "stage {} moved from node {} to node {to}: {stall}{} of state went along",
-        held.stage + 1,
+        held.stage,
         held.node,
         render::bytes(*bytes)
     )

@@ -1,5 +1,6 @@
 //! What keeps a market from holding machines for this plan.
 
+use shared::config::Origin;
 use shared::config::load::Loaded;
 
 use super::Check;
@@ -26,7 +27,10 @@ pub(super) fn check(loaded: &Loaded, settings: &Settings) -> Vec<Check> {
         Check::fail(
             WHAT,
             format!("{}: {}", problem.key, problem.message),
-            format!("change it: {origin}"),
+            match &problem.origin {
+                Origin::Default => format!("set {}", problem.key),
+                _ => format!("change it: {origin}"),
+            },
         )
     });
     checks.collect()

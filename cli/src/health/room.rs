@@ -28,8 +28,35 @@ pub(super) fn check(loaded: &Loaded) -> Vec<Check> {
     }
     places
         .into_iter()
-        .map(|(key, place)| one(key, &nearest(&place), &loaded.origin(key).to_string()))
+        .map(|(key, place)| {
+            let said = loaded.origin(key).to_string();
+            in_the_way(key, &place, &said).unwrap_or_else(|| one(key, &nearest(&place), &said))
+        })
         .collect()
+}
+
+/// What is there and cannot be what a key wants there.
+fn in_the_way(key: &str, place: &Path, said: &str) -> Option<Check> {
+    let file = key == "coordinator.journal";
+    if file && place.is_dir() {
+        let found = format!("{} is a folder ({key})", place.display());
+        let remedy = format!("name a file of it, or change {key} ({said})");
+        return Some(Check::fail("place", found, remedy));
+    }
+    let folder = match file {
+        true => place.parent().unwrap_or(place),
+        false => place,
+    };
+    let there = folder.ancestors().find(|path| path.exists())?;
+    if there.is_dir() {
+        return None;
+    }
+    let found = format!("{} is no folder ({key})", there.display());
+    Some(Check::fail(
+        "place",
+        found,
+        format!("move it away, or change {key} ({said})"),
+    ))
 }
 
 fn one(key: &str, folder: &Path, said: &str) -> Check {
@@ -52,7 +79,11 @@ fn one(key: &str, folder: &Path, said: &str) -> Check {
 
 fn judge(key: &str, shown: &str, free: u64, said: &str) -> Check {
     const WHAT: &str = "disk";
-    let text = format!("{} are free at {shown} ({key})", Bytes(free));
+    let mut text = format!("{} are free at {shown} ({key})", Bytes(free));
+    if free < LITTLE {
+        let wanted = if free < NONE { NONE } else { LITTLE };
+        text = format!("{text}, less than {}", Bytes(wanted));
+    }
     let remedy = format!("make room there, or change {key} ({said})");
     if free < NONE {
         Check::fail(WHAT, text, remedy)
@@ -77,7 +108,30 @@ mod tests {
             [0, NONE, LITTLE].map(verdict),
             [Verdict::Fail, Verdict::Warn, Verdict::Ok]
         );
+        let found = judge("store.url", "/", NONE - 1, "c.toml:3").found;
+        assert!(
+            found.ends_with("are free at / (store.url), less than 64.0 MiB"),
+            "{found}"
+        );
         let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let told = |key: &str, place: &Path| in_the_way(key, place, "c.toml:3");
+        for (key, place) in [
+            ("cluster.state", file.join("a")),
+            ("cluster.state", file.clone()),
+            ("coordinator.journal", folder.path().to_path_buf()),
+            ("coordinator.journal", file.join("journal")),
+        ] {
+            let check = told(key, &place).unwrap();
+            assert_eq!(check.verdict, Verdict::Fail);
+            assert!(check.remedy.contains("(c.toml:3)"), "{check:?}");
+        }
+        assert_eq!(told("coordinator.journal", &file), None);
+        assert_eq!(
+            told("cluster.state", &folder.path().join("new/state")),
+            None
+        );
         assert_eq!(nearest(&folder.path().join("a/b")), folder.path());
         let found = one("cluster.state", folder.path(), "default");
         assert!(found.found.contains("are free at"), "{found:?}");

@@ -117,13 +117,23 @@ impl<'a> Line<'a> {
         Ok(serves(&status, self.loaded))
     }
 
-    /// Asks the coordinator to end the cluster in order; who does not answer is ended by signals.
-    pub(crate) fn ask_end(&mut self) {
-        let _ = self
-            .open()
-            .and_then(|control| control.request(&Request::Shutdown));
-        self.control = None;
+    /// Asks the coordinator to end the cluster in order; whether it heard. Who does not is ended by signals.
+    pub(crate) fn ask_end(&mut self) -> bool {
+        let loaded = self.loaded;
+        heard(self.control.take(), || {
+            Quic::connect(loaded, &Interrupt::default()).map(Rc::new)
+        })
     }
+}
+
+/// Whether a coordinator heard that the cluster shall end. A line that was held may be one to a coordinator that is no
+/// more: the one of now is asked on a line of its own.
+fn heard<C: Control>(held: Option<Rc<C>>, open: impl FnOnce() -> Result<Rc<C>, Failure>) -> bool {
+    let hears = |line: Rc<C>| match line.request(&Request::Shutdown) {
+        Ok(_) => true,
+        Err(failure) => failure.exit != Exit::Unreachable,
+    };
+    held.is_some_and(hears) || open().is_ok_and(hears)
 }
 
 /// Whether a cluster serves.
@@ -178,7 +188,10 @@ fn serves(status: &ClusterView, loaded: &Loaded) -> Serving {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
+    use std::cell::Cell;
+
     use super::*;
+    use crate::control::scripted::Scripted;
     use crate::shown::samples;
 
     fn loaded(folder: &Path, text: &str) -> Loaded {
@@ -221,6 +234,24 @@ listen = '127.0.0.1:2'
             words[2],
             format!("gpu-actor --name n2 --config {path} --set plan.stages=1")
         );
+    }
+
+    #[test]
+    fn the_coordinator_of_now_is_asked_when_that_of_before_is_gone() {
+        let gone = || Rc::new(Scripted::lost());
+        let there = Rc::new(Scripted::new(|_, _| vec![Reply::Done]));
+        let opened = Cell::new(0);
+        let open = || {
+            opened.set(opened.get() + 1);
+            Ok(Rc::clone(&there))
+        };
+        assert!(heard(Some(gone()), open));
+        assert_eq!(*there.asked.borrow(), [Request::Shutdown]);
+        assert!(heard(Some(Rc::clone(&there)), open));
+        assert_eq!(opened.get(), 1, "who hears is not asked twice");
+        assert!(!heard(Some(gone()), || Ok(gone())));
+        let nobody = || Err(Failure::new(Exit::Unreachable, "nobody answers"));
+        assert!(!heard(None::<Rc<Scripted>>, nobody));
     }
 
     #[test]

@@ -43,8 +43,11 @@ pub(crate) trait Around {
     /// Whether the cluster serves; an error is told when it never does.
     fn is_ready(&mut self) -> Result<bool, Failure>;
 
-    /// Asks the coordinator to end the cluster in order; best effort.
-    fn ask_end(&mut self);
+    /// Asks the coordinator to end the cluster in order; whether it heard.
+    fn ask_end(&mut self) -> bool;
+
+    /// The end has begun.
+    fn ends(&mut self) {}
 
     /// All are ready.
     fn ready(&mut self, processes: &[(String, u32)]);
@@ -93,6 +96,7 @@ pub(crate) fn run(
     let now = || Micros(u64::try_from(clock.elapsed().as_micros()).unwrap_or(u64::MAX));
     let (mut watch, effects) = Watch::new(members.len(), patience, now());
     let mut never = None;
+    let mut unheard = false;
     let mut todo = effects;
     loop {
         let mut failed = Vec::new();
@@ -108,7 +112,10 @@ pub(crate) fn run(
                 Effect::TellRestart(child, times) => {
                     around.restarted(&members[child].name, times, &family.words(child));
                 }
-                Effect::AskEnd => around.ask_end(),
+                Effect::AskEnd => {
+                    around.ends();
+                    unheard = !around.ask_end();
+                }
                 Effect::Terminate(child) => family.send(child, Process::terminate),
                 Effect::Kill(child) => family.send(child, Process::kill),
                 Effect::End(outcome) => return family.outcome(outcome, never),
@@ -133,6 +140,9 @@ pub(crate) fn run(
         if interrupt.asked() {
             interrupt.forget();
             todo.extend(watch.step(Event::Signal, now()));
+        } else if unheard && watch.is_asking() && event == Event::Tick {
+            // One that was just started again hears once it leads.
+            unheard = !around.ask_end();
         } else if watch.is_starting() && event == Event::Tick {
             match around.is_ready() {
                 Ok(true) => todo.extend(watch.step(Event::Ready, now())),

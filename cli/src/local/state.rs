@@ -30,11 +30,22 @@ pub(crate) struct State {
 pub(crate) struct Watcher {
     _lock: File,
     state: State,
+    /// Whether its end was not asked for.
+    alone: bool,
+}
+
+impl Watcher {
+    /// Ends without having been asked to: its mark stays, so that whoever finds no cluster is told.
+    pub(crate) fn ends_alone(mut self) {
+        self.alone = true;
+    }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.state.forget(WATCHER);
+        if !self.alone {
+            self.state.forget(WATCHER);
+        }
     }
 }
 
@@ -97,6 +108,7 @@ impl State {
         Ok(Watcher {
             _lock: lock,
             state: self.clone(),
+            alone: false,
         })
     }
 
@@ -129,6 +141,33 @@ impl State {
     /// The one who watches, if it lives.
     pub(crate) fn watcher(&self) -> Option<Process> {
         self.process(WATCHER).filter(|process| process.lives())
+    }
+
+    /// A sentence on a cluster that was up and has ended without being asked to; none when it is up, or was ended. Nothing
+    /// is written for it, so it is told of a full disk too: the mark of the one who watches is what it did not remove.
+    pub(crate) fn ended_alone(&self) -> Option<String> {
+        let mark = self.id_file(WATCHER);
+        if self.process(WATCHER)?.lives() {
+            return None;
+        }
+        let said = "the last `spotmux up` ended without being asked to";
+        let log = self.log(WATCHER);
+        let written = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
+        // A log of before, when it watched in a terminal last.
+        if written(&log) < written(&mark) {
+            return Some(format!("{said}; logs: {}", self.log("*").display()));
+        }
+        let words = self.last_words(WATCHER, 0);
+        let why = words.lines().rfind(|line| line.starts_with("error: "));
+        let why = why.map_or_else(String::new, |line| format!(" ({line})"));
+        Some(format!("{said}{why}; its log: {}", log.display()))
+    }
+
+    /// Removes the mark of one who watches no more.
+    pub(crate) fn forget_watcher(&self) {
+        if self.watcher().is_none() {
+            self.forget(WATCHER);
+        }
     }
 
     /// Processes of the cluster that live, the one who watches left out; the coordinator last.
@@ -227,6 +266,39 @@ mod tests {
         );
         state.forget("n1");
         drop(state.watch().unwrap());
+    }
+
+    #[test]
+    fn an_end_that_nobody_asked_for_is_told_until_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = State {
+            folder: folder.path().join("state"),
+        };
+        drop(state.watch().unwrap());
+        assert_eq!(state.ended_alone(), None, "it was asked to");
+        state.watch().unwrap().ends_alone();
+        // Who wrote it lives in this test: a process that does not is what is found later.
+        assert_eq!(state.ended_alone(), None, "it lives");
+        let mark = state.id_file(WATCHER);
+        let gone = serde_json::to_vec(&Process {
+            start: Some(0),
+            ..Process::of(std::process::id())
+        });
+        fs::write(&mark, gone.unwrap()).unwrap();
+        let told = state.ended_alone().unwrap();
+        assert!(told.contains("without being asked to; logs: "), "{told}");
+        fs::write(
+            state.log(WATCHER),
+            "ready\nerror: coordinator ended too often\n  hint: a\n",
+        )
+        .unwrap();
+        let told = state.ended_alone().unwrap();
+        assert!(
+            told.contains("(error: coordinator ended too often); its log: "),
+            "{told}"
+        );
+        state.forget_watcher();
+        assert_eq!(state.ended_alone(), None);
     }
 
     #[test]

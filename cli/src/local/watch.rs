@@ -149,6 +149,11 @@ impl Watch {
         self.phase == Phase::Starting
     }
 
+    /// Whether the coordinator is to end the cluster, and nobody else was asked to end yet.
+    pub(crate) fn is_asking(&self) -> bool {
+        matches!(self.phase, Phase::Ending(_, Step::Asked))
+    }
+
     /// Takes in an event.
     pub(crate) fn step(&mut self, event: Event, now: Micros) -> Vec<Effect> {
         let mut effects = Vec::new();
@@ -200,7 +205,14 @@ impl Watch {
     fn signal(&mut self, now: Micros, effects: &mut Vec<Effect>) {
         match self.phase {
             Phase::Starting => self.end(Outcome::Asked, Step::Nodes, now, effects),
-            Phase::Serving => self.end(Outcome::Asked, Step::Asked, now, effects),
+            Phase::Serving if self.lives[0] == Life::Runs => {
+                self.end(Outcome::Asked, Step::Asked, now, effects);
+            }
+            // One that is to be started again cannot be asked: nodes save alone what they can.
+            Phase::Serving => {
+                self.end(Outcome::Asked, Step::Nodes, now, effects);
+                self.until = self.until.max(now.plus(self.patience.saving));
+            }
             Phase::Ending(outcome, _) => self.end(outcome, Step::Force, now, effects),
             Phase::Ended => {}
         }

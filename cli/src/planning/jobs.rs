@@ -72,7 +72,7 @@ pub(crate) fn of(
                 task.max_added_latency = max_added_latency;
                 read.jobs.push(Job {
                     name: spec.name.to_string(),
-                    method: word(&task),
+                    method: spec.adapter.in_words(),
                     task,
                 });
             }
@@ -86,15 +86,6 @@ pub(crate) fn of(
         Exit::BadInput,
         format!("the jobs cannot be planned:\n{}", problems.join("\n")),
     ))
-}
-
-/// Method and width.
-fn word(task: &Task) -> String {
-    let adapter = &task.adapter;
-    match adapter.width {
-        1 => adapter.method.name().to_owned(),
-        width => format!("{} {width}", adapter.method.name()),
-    }
 }
 
 /// Rows of all training samples, and permille of their tokens that count.
@@ -177,7 +168,7 @@ pub(crate) fn example(
     Ok(Read {
         jobs: vec![Job {
             name: spec.name.to_string(),
-            method: word(&task),
+            method: spec.adapter.in_words(),
             task,
         }],
         assumed: vec![format!(

@@ -195,8 +195,10 @@ fn help() -> String {
         (inner.get_name().to_owned(), about)
     });
     let mut text = String::new();
-    for (name, about) in verbs.chain(own) {
-        text.push_str(&format!("  {name:10} {about}\n"));
+    let all: Vec<(String, String)> = verbs.chain(own).collect();
+    let widest = all.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, about) in all {
+        text.push_str(&format!("  {name:widest$}  {about}\n"));
     }
     text.push_str("\nOf each: COMMAND --help. Tab completes; Ctrl-D ends.");
     text

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use shared::wire::view::{ClusterView, NodeHealth, NodeView};
 
-use super::{span, value};
+use super::{layers, span, value};
 use crate::render::{self, Align, Table};
 
 fn health(node: &NodeView) -> &'static str {
@@ -31,11 +31,9 @@ pub(crate) fn nodes(nodes: &[NodeView]) -> String {
     ]);
     for node in nodes {
         let (replica, stage, layers) = match node.holds {
-            Some((replica, stage, first, end)) => (
-                replica.to_string(),
-                stage.to_string(),
-                format!("{first}..{end}"),
-            ),
+            Some((replica, stage, first, end)) => {
+                (replica.to_string(), stage.to_string(), layers(first, end))
+            }
             None => ("-".into(), "-".into(), "-".into()),
         };
         table.row([
@@ -48,11 +46,15 @@ pub(crate) fn nodes(nodes: &[NodeView]) -> String {
             replica,
             stage,
             layers,
-            format!(
-                "{} of {}",
-                render::bytes(node.memory_used.0),
-                render::bytes(node.memory.0)
-            ),
+            match node.memory_used.0 {
+                // Not told yet: a process that runs uses some.
+                0 => format!("- of {}", render::bytes(node.memory.0)),
+                used => format!(
+                    "{} of {}",
+                    render::bytes(used),
+                    render::bytes(node.memory.0)
+                ),
+            },
             node.threads.to_string(),
             node.device.clone(),
             node.address.clone(),

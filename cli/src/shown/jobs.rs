@@ -13,6 +13,7 @@ use crate::training::report::arrow;
 /// Jobs as a table.
 pub(crate) fn table(jobs: &[JobView], now: Micros) -> String {
     let (l, r) = (Align::Left, Align::Right);
+    let now = moment(jobs, now);
     let mut table = Table::new(&[
         ("id", l),
         ("job", l),
@@ -30,7 +31,7 @@ pub(crate) fn table(jobs: &[JobView], now: Micros) -> String {
             job.name.to_string(),
             job.method.clone(),
             job.state.to_string(),
-            format!("{}/{}", job.step, job.total_steps),
+            steps(job),
             arrow([job.first_loss, job.last_loss]),
             held_out(job),
             place(job),
@@ -40,11 +41,27 @@ pub(crate) fn table(jobs: &[JobView], now: Micros) -> String {
     table.text()
 }
 
+/// Steps taken and wanted; of a job whose data was not read yet, nobody knows how many.
+fn steps(job: &JobView) -> String {
+    match job.total_steps {
+        0 => "-".into(),
+        total => format!("{}/{total}", job.step),
+    }
+}
+
+/// When jobs are looked at: not before the end of one of them that was waited for.
+fn moment<'a>(jobs: impl IntoIterator<Item = &'a JobView>, now: Micros) -> Micros {
+    let ended = jobs.into_iter().filter_map(|job| job.ended);
+    ended.fold(now, Micros::max)
+}
+
 fn held_out(job: &JobView) -> String {
     let Some((last, at)) = job.last_eval else {
         return "-".into();
     };
-    let change = arrow([job.first_eval, Some(last)]);
+    // The first is made before the first step: there is nothing to compare it with yet.
+    let first = job.first_eval.filter(|_| at > 0);
+    let change = arrow([first, Some(last)]);
     if at == job.step {
         change
     } else {
@@ -55,6 +72,7 @@ fn held_out(job: &JobView) -> String {
 fn place(job: &JobView) -> String {
     match (job.replica, job.queue_position) {
         (Some(replica), _) => format!("replica {replica}"),
+        (None, Some(0)) => "next".into(),
         (None, Some(before)) => format!("{before} before it"),
         (None, None) => "-".into(),
     }
@@ -71,8 +89,11 @@ fn pace(tempo: &Tempo) -> String {
     } else {
         "predicted from conservative figures: plan.profile tells better"
     };
+    if step <= alone {
+        return format!("{step} (median of {steps}), no slower than {alone} alone; {basis}");
+    }
     format!(
-        "{step} (median of {steps}), {:.2} of {alone} alone; company adds {} to a step; {basis}",
+        "{step} (median of {steps}), {:.2} times the {alone} alone: company adds {} to a step; {basis}",
         step.0 as f64 / alone.0 as f64,
         step.since(alone)
     )
@@ -105,6 +126,7 @@ fn owed(money: &Money, budget: Option<MicroUsd>) -> String {
 
 /// A job as facts.
 pub(crate) fn facts(job: &JobView, now: Micros) -> String {
+    let now = moment([job], now);
     let ago = |at: Micros| format!("{} ago", span(now.since(at)));
     let mut pairs = vec![
         ("job", format!("{} ({})", job.name, job.id)),
@@ -222,9 +244,16 @@ j4  style    LoRA r=8  queued    0/100  2.00 -> 1.50                        -  2
             measured: true,
         });
         let text = facts(&job, NOW);
-        let said = "1.5 s (median of 8), 1.50 of 1.0 s alone; company adds 500.0 ms to a step";
+        let said =
+            "1.5 s (median of 8), 1.50 times the 1.0 s alone: company adds 500.0 ms to a step";
         assert!(text.contains(said), "{text}");
         assert_eq!(told(&job)["tempo"]["slowdown"], 1.5);
+        if let Some(tempo) = &mut job.tempo {
+            tempo.alone = Some(Micros(2_000_000));
+        }
+        let text = facts(&job, NOW);
+        let said = "1.5 s (median of 8), no slower than 2.0 s alone; predicted";
+        assert!(text.contains(said) && !text.contains("company"), "{text}");
         if let Some(tempo) = &mut job.tempo {
             (tempo.alone, tempo.measured) = (None, false);
         }
@@ -253,6 +282,23 @@ j4  style    LoRA r=8  queued    0/100  2.00 -> 1.50                        -  2
         assert!(facts(&job, NOW).contains("demand, $1.50 of $4.00 left"));
         assert_eq!(told(&job)["money"]["budget_left"], 1_500_000);
         assert_eq!(told(&job)["money"]["spent"], 2_500_000);
+    }
+
+    #[test]
+    fn a_job_that_was_just_submitted_or_waited_for_tells_no_nonsense() {
+        let mut job = samples::job(3, "a", JobState::Queued);
+        (job.step, job.total_steps, job.replica) = (0, 0, None);
+        job.queue_position = Some(0);
+        job.first_eval = Some(6.63);
+        job.last_eval = Some((6.63, 0));
+        assert_eq!(steps(&job), "-");
+        assert_eq!(place(&job), "next");
+        assert_eq!(held_out(&job), "6.63");
+        job.step = 3;
+        assert_eq!(held_out(&job), "6.63 at step 0");
+        // It was submitted at 10 s and ended at 110 s, after the command that waits began.
+        job.ended = Some(Micros(110_000_000));
+        assert!(table(&[job], NOW).trim_end().ends_with("100 s"));
     }
 
     #[test]

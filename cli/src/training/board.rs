@@ -7,7 +7,6 @@ use gpu_actor::train::event::{Ending, Event};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use shared::ids::JobName;
 
-use super::method;
 use super::prepare::Prepared;
 use crate::clock::Stopwatch;
 use crate::remark;
@@ -55,9 +54,7 @@ impl Board {
             clock: Stopwatch::start(),
             tokens: 0,
         };
-        let methods = jobs
-            .iter()
-            .map(|job| method::describe(&job.spec().adapter).len());
+        let methods = jobs.iter().map(|job| job.spec().adapter.in_words().len());
         let method_width = methods.max().unwrap_or(0);
         let width = jobs
             .iter()
@@ -71,7 +68,7 @@ impl Board {
             let label = format!(
                 "{:width$}  {:method_width$}",
                 job.name(),
-                method::describe(&job.spec().adapter)
+                job.spec().adapter.in_words()
             );
             let bar = board
                 .bars

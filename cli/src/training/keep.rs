@@ -11,7 +11,6 @@ use gpu_actor::train::session::JobState;
 use gpu_actor::train::store;
 use shared::model::ModelShape;
 
-use super::method;
 use super::place::PROVENANCE;
 use super::prepare::Prepared;
 use super::record::{FileRecord, Record};
@@ -129,7 +128,7 @@ fn card(job: &Prepared, provenance: &Record) -> String {
          `{PROVENANCE}` has the hashes of base model and data.\n",
         provenance.base,
         provenance.job,
-        method::describe(&job.spec().adapter),
+        job.spec().adapter.in_words(),
         provenance.base,
         provenance.spotmux,
         provenance.step,

@@ -3,7 +3,6 @@
 use gpu_actor::train::progress::Progress;
 use serde::Serialize;
 
-use super::method;
 use super::prepare::Prepared;
 use super::run::Run;
 use crate::render::{self, Align, Table};
@@ -71,7 +70,7 @@ pub(crate) fn came(job: &Prepared, progress: &Progress, reason: Option<String>) 
     };
     JobReport {
         job: job.name().into(),
-        method: method::describe(&job.spec().adapter),
+        method: job.spec().adapter.in_words(),
         state,
         reason,
         step: progress.step,

@@ -59,7 +59,7 @@ fn offline_it_trains_a_tiny_model_on_a_cluster_and_moves_a_stage() {
         "after",
         "tokens/s",
         "cluster 4 processes",
-        "moved   stage 2 moved from node",
+        "moved   stage 1 moved from node",
     ] {
         assert!(ran.out.contains(word), "{word} is not in:\n{}", ran.out);
     }

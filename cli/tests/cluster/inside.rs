@@ -89,14 +89,17 @@ pub(crate) fn node(
 ) {
     let (stop, stopped) = oneshot::channel();
     let run = move || {
-        run(settings, async {
+        // Nobody says that the machine may be taken.
+        let (_, risk) = tokio::sync::watch::channel(None);
+        let asked = async {
             // Dropped or sent: the end.
             let _ = stopped.await;
             Departure {
                 within: Micros(5_000_000),
                 cause: LeaveCause::Asked,
             }
-        })
+        };
+        run(settings, asked, risk)
     };
     let node = thread::Builder::new()
         .name("node".into())

@@ -233,17 +233,19 @@ mod tests {
         runtime.block_on(async {
             let pages: Pages = Arc::new(Mutex::new(first.iter().copied().collect()));
             let address = stand_in(Arc::clone(&pages)).await;
-            let watch = Watch {
+            let reader = Watch {
                 base: format!("http://{address}"),
                 every: Duration::from_millis(5),
                 ..Watch::of(cloud)
             };
-            let (risks, mut risk) = tokio::sync::watch::channel(None);
-            let waiting = watch.reclaimed(|| Micros(1_474_309_700_000_000), &risks);
+            let (risks, _) = watch::channel(None);
+            let waiting = reader.reclaimed(|| Micros(1_474_309_700_000_000), &risks);
             tokio::pin!(waiting);
             // While nothing, or a risk only, is said, it waits.
             let early = tokio::time::timeout(Duration::from_millis(100), &mut waiting).await;
             assert!(early.is_err(), "{early:?}");
+            let at_risk = first.iter().any(|(page, _)| page.contains("rebalance"));
+            assert_eq!(risks.borrow().is_some(), at_risk);
             pages.lock().unwrap().insert(then.0, then.1);
             waiting.await
         })

@@ -405,7 +405,10 @@ fn du6_a_risk_is_said_on_each_connection_and_so_is_its_end() {
     assert_eq!(duty.step(risk()), [said(Some("rebalance"))]);
     assert_eq!(duty.step(risk()), [], "once");
     duty.step(Event::Disconnected);
-    assert!(duty.step(Event::Connected).contains(&said(Some("rebalance"))));
+    assert!(
+        duty.step(Event::Connected)
+            .contains(&said(Some("rebalance")))
+    );
     duty.step(Event::Disconnected);
     assert_eq!(duty.step(Event::AtRisk(None)), [], "nobody hears it");
     assert!(duty.step(Event::Connected).contains(&said(None)));
@@ -420,7 +423,10 @@ fn du7_what_is_hastened_holds_for_one_leadership_and_one_post() {
     let mut duty = leading();
     assert_eq!(duty.step(order(1, hasten(1, 1))), [Effect::Hasten(1)]);
     let refused = duty.step(order(1, hasten(2, 1)));
-    assert!(matches!(refused[..], [Effect::Tell(Notice::Refused { .. })]));
+    assert!(matches!(
+        refused[..],
+        [Effect::Tell(Notice::Refused { .. })]
+    ));
     // Whoever comes next says it again, or does not.
     let heard = Order::Heard { notice: 0 };
     assert_eq!(duty.step(order(2, heard.clone())), [Effect::Hasten(0)]);

@@ -108,7 +108,7 @@ impl fmt::Display for Choice {
         match self.chosen.checked_sub(1) {
             None => write!(
                 f,
-                "{name} is used: no model beats its pinball loss of {loss:.4}"
+                "{name} is used: no model beats its pinball loss of {loss:.4} by more than chance"
             )?,
             Some(at) => {
                 let c = &self.comparisons[at];
@@ -125,10 +125,11 @@ impl fmt::Display for Choice {
             let verdict = if c.beats { "better" } else { "not better" };
             write!(
                 f,
-                "\n  {}: {:.4}, saves {:.1} %, statistic {:.2} of {NEEDED} needed: {verdict}",
+                "\n  {}: {:.4}, {:.1} % {}, statistic {:.2} of {NEEDED} needed: {verdict}",
                 c.model,
                 c.pinball,
-                c.saved * 100.0,
+                c.saved.abs() * 100.0,
+                if c.saved < 0.0 { "more" } else { "less" },
                 c.statistic
             )?;
         }

@@ -75,7 +75,7 @@ impl Times {
         let span = length.saturating_mul(slots as u64);
         let step = STEPS.into_iter().find(|step| span / step <= MOST);
         let step = step.unwrap_or_else(|| (span / MOST).max(DAY));
-        let start = if dated { start.0 } else { 0 };
+        let start = start.0;
         let end = start.saturating_add(span);
         let first = start.div_ceil(step).saturating_mul(step);
         let mut marks = Vec::new();
@@ -135,7 +135,7 @@ const fn unit(step: u64) -> (u64, &'static str) {
 
 fn title(start: u64, end: u64, step: u64, dated: bool) -> String {
     if !dated {
-        return format!("{} since the first slot", unit(step).1);
+        return format!("{} since the trace's first slot", unit(step).1);
     }
     let date = |at: u64| {
         let i = Instant::of(Micros(at));
@@ -174,11 +174,12 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "0", "2", "4", "6", "8", "10", "12", "14", "16", "18", "20", "22", "24"
+                "6", "8", "10", "12", "14", "16", "18", "20", "22", "24", "26", "28"
             ]
         );
-        assert_eq!(times.marks[1].0, 4.0);
-        assert_eq!(times.title, "hours since the first slot");
+        // A window of a trace keeps the trace's time: 5 h are its left end.
+        assert_eq!(times.marks[0].0, 2.0);
+        assert_eq!(times.title, "hours since the trace's first slot");
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn the_text_of_a_small_picture() {
     assert!(text.contains(">a &lt; b</text>"));
     assert!(text.contains(">price, USD per machine and hour</text>"));
     assert!(text.contains(">held, machines</text>"));
-    assert!(text.contains("minutes since the first slot</text>"));
+    assert!(text.contains("minutes since the trace's first slot</text>"));
     // The price: three quarters below the on-demand price of 1, then half of it, over 912 pixels and a height of 220.
     assert!(
         text.contains("<path d=\"M64 218L672 218L672 174L976 174\""),

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
 use super::schema::{ClusterConfig, Stages};
-use super::{Origin, Problem};
+use super::{Origin, Problem, places};
 
 /// Where each key was said; what nobody said is not in it.
 pub type Origins = BTreeMap<String, Origin>;
@@ -69,7 +69,15 @@ fn names(config: &ClusterConfig, found: &mut Found<'_>) {
     for (index, node) in config.node.iter().enumerate() {
         // Names are folders too, and some file systems know no case.
         let plain = node.name.as_str().to_ascii_lowercase();
-        if let Some(first) = seen.get(&plain) {
+        if places::ROLES.contains(&plain.as_str()) {
+            let message = format!(
+                "{:?} is the name of a process that is no node, and its log and process id have it already: choose another, \
+                 such as n{}",
+                node.name.as_str(),
+                index + 1
+            );
+            found.add(format!("node[{index}].name"), message);
+        } else if let Some(first) = seen.get(&plain) {
             let message = format!(
                 "{:?} is the name of node[{first}] too: give each node its own",
                 node.name.as_str()
@@ -274,6 +282,24 @@ listen = '127.0.0.1:2'
         assert_eq!(told("", None), [""; 0]);
         let all = format!("[plan]\nstages = 'all'\nreplicas = 2\n{TWO}");
         assert_eq!(told(&all, None), [""; 0]);
+    }
+
+    #[test]
+    fn a_node_is_not_named_as_another_process_is() {
+        let text = "\
+[[node]]
+name = 'Up'
+[[node]]
+name = 'coordinator'
+listen = '127.0.0.1:3'
+[[node]]
+name = 'market-actors'
+listen = '127.0.0.1:4'
+";
+        let found = told(text, None);
+        assert_eq!(found.len(), 2, "{found:#?}");
+        assert!(found[0].starts_with("c.toml:2: node[0].name: \"Up\" is the name of a process"));
+        assert!(found[1].starts_with("c.toml:4: node[1].name: \"coordinator\""));
     }
 
     #[test]

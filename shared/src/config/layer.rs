@@ -199,9 +199,15 @@ fn fits(kind: Kind, unit: &str, value: &Value) -> Result<(), String> {
             Err("is empty: give a text, or leave the key out".into())
         }
         (Kind::Text, Value::String(_)) | (Kind::Flag, Value::Boolean(_)) => Ok(()),
-        (Kind::Name, Value::String(text)) => NodeName::new(text.as_str())
-            .map(drop)
-            .map_err(|error| error.to_string()),
+        // Nodes are not all that is named so: the key says what is.
+        (Kind::Name, Value::String(text)) => {
+            NodeName::new(text.as_str()).map(drop).map_err(|error| {
+                error
+                    .to_string()
+                    .trim_start_matches("node name ")
+                    .to_owned()
+            })
+        }
         (Kind::Count { least, most }, Value::Integer(count)) => within(*count, least, most, &unit),
         (Kind::CountOr { most, .. }, Value::Integer(count)) => within(*count, 1, most, &unit),
         (Kind::CountOr { words, .. }, Value::String(text)) if words.contains(&text.as_str()) => {

@@ -21,6 +21,9 @@ pub const MARKET_STATE: &str = "market";
 /// Folder of process ids, in the state folder.
 pub const PROCESSES: &str = "run";
 
+/// Names of the processes that are no nodes. Logs and process ids of all lie side by side, so that no node may have one.
+pub const ROLES: [&str; 3] = ["coordinator", "market-actor", "up"];
+
 /// Of a node's certificate and key, in the directory of certificates.
 ///
 /// ```

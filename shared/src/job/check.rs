@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::limits::{MAX_ALPHA, MAX_EPOCHS, MAX_PROJECTION, MAX_REPLICAS, MAX_SAMPLES, MAX_STEPS};
 use super::{AdapterSpec, JobSpec};
+use crate::ids::JobId;
 use crate::model::{ModelShape, Target};
 
 /// Longest name of a tenant, in bytes.
@@ -28,7 +29,21 @@ impl JobSpec {
     /// Lists everything wrong with the job for a backbone of this shape.
     #[must_use]
     pub fn problems(&self, shape: &ModelShape) -> Vec<Problem> {
+        self.problems_with(Some(shape))
+    }
+
+    /// Lists everything wrong with the job whatever the backbone is.
+    #[must_use]
+    pub fn problems_anywhere(&self) -> Vec<Problem> {
+        self.problems_with(None)
+    }
+
+    fn problems_with(&self, shape: Option<&ModelShape>) -> Vec<Problem> {
         let mut found = Found::default();
+        let name = self.name.as_str();
+        found.when(name.parse::<JobId>().is_ok(), "name", || {
+            format!("{name} is how a cluster numbers jobs, and would mean another one there: choose another name")
+        });
         self.adapter.collect(shape, &mut found);
         self.contradictions(&mut found);
         self.number_problems(&mut found);
@@ -42,16 +57,12 @@ impl JobSpec {
             market.collect(&mut found);
         }
         if let Some(length) = self.data.max_length {
-            found.when(
-                length < 2 || length > shape.max_positions,
-                "data.max_length",
-                || {
-                    format!(
-                        "{length} is outside 2 to {} (the model's context)",
-                        shape.max_positions
-                    )
-                },
-            );
+            let most = shape.map(|shape| shape.max_positions);
+            let fits = length >= 2 && most.is_none_or(|most| length <= most);
+            found.when(!fits, "data.max_length", || match most {
+                Some(most) => format!("{length} is outside 2 to {most} (the model's context)"),
+                None => format!("{length} is less than 2"),
+            });
         }
         found.0
     }
@@ -147,25 +158,25 @@ impl AdapterSpec {
     #[must_use]
     pub fn problems(&self, shape: &ModelShape) -> Vec<Problem> {
         let mut found = Found::default();
-        self.collect(shape, &mut found);
+        self.collect(Some(shape), &mut found);
         found.0
     }
 
-    fn collect(&self, shape: &ModelShape, found: &mut Found) {
+    fn collect(&self, shape: Option<&ModelShape>, found: &mut Found) {
         let width = |found: &mut Found, key, value: usize, what: &str| {
-            found.when(value == 0 || value > shape.hidden, key, || {
-                format!(
-                    "{what} {value} is outside 1 to {} (the hidden size)",
-                    shape.hidden
-                )
+            let most = shape.map(|shape| shape.hidden);
+            let fits = value > 0 && most.is_none_or(|most| value <= most);
+            found.when(!fits, key, || match most {
+                Some(most) => format!("{what} {value} is outside 1 to {most} (the hidden size)"),
+                None => format!("{what} is 0: use at least 1"),
             });
         };
         let tokens = |found: &mut Found, key, value: usize| {
-            found.when(value == 0 || value >= shape.max_positions, key, || {
-                format!(
-                    "{value} virtual tokens: use 1 to {}",
-                    shape.max_positions - 1
-                )
+            let most = shape.map(|shape| shape.max_positions.saturating_sub(1));
+            let fits = value > 0 && most.is_none_or(|most| value <= most);
+            found.when(!fits, key, || match most {
+                Some(most) => format!("{value} virtual tokens: use 1 to {most}"),
+                None => "0 virtual tokens: use at least 1".into(),
             });
         };
         match self {
@@ -300,6 +311,20 @@ mod tests {
             .iter()
             .map(ToString::to_string)
             .collect()
+    }
+
+    #[test]
+    fn a_name_is_not_the_number_of_another_job() {
+        let named = |name: &str| {
+            let text = format!(
+                r#"{{"name": "{name}", "data": {{"train": "a.jsonl"}}, "adapter": {{"method": "prompt", "tokens": 0}}}}"#
+            );
+            let spec: JobSpec = serde_json::from_str(&text).unwrap();
+            let told = spec.problems_anywhere();
+            told.iter().map(|problem| problem.key).collect::<Vec<_>>()
+        };
+        assert_eq!(named("j1"), ["name", "adapter.tokens"]);
+        assert_eq!(named("j1a"), ["adapter.tokens"]);
     }
 
     #[test]

@@ -68,7 +68,10 @@ impl MarketSpec {
         if let Some(hours) = self.deadline_hours {
             let fits = hours > 0.0 && hours <= MOST_HOURS;
             found.when(!fits, "market.deadline_hours", || {
-                format!("{hours} is no number of hours above 0 up to {MOST_HOURS}")
+                format!(
+                    "{} is no number of hours above 0 up to {MOST_HOURS}",
+                    short(hours)
+                )
             });
         }
         if let Some(by) = &self.done_by {
@@ -90,9 +93,21 @@ impl MarketSpec {
         if let Some(usd) = self.budget_usd {
             let fits = usd > 0.0 && usd <= MOST_USD;
             found.when(!fits, "market.budget_usd", || {
-                format!("{usd} is no number of dollars above 0 up to {MOST_USD}")
+                format!(
+                    "{} is no number of dollars above 0 up to {MOST_USD}",
+                    short(usd)
+                )
             });
         }
+    }
+}
+
+/// A number as it was written, or nearly: a huge one without all its zeros.
+fn short(number: f64) -> String {
+    if number.abs() < 1e15 {
+        format!("{number}")
+    } else {
+        format!("{number:e}")
     }
 }
 
@@ -190,5 +205,6 @@ mod tests {
         let mut found = Found::default();
         spec(Some("tomorrow"), Some(-1.0), Some(f64::NAN)).collect(&mut found);
         assert_eq!(found.0.len(), 4, "{:?}", found.0);
+        assert_eq!([1e300, 2.5, -1.0].map(short), ["1e300", "2.5", "-1"]);
     }
 }

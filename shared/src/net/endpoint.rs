@@ -388,7 +388,10 @@ fn open(
     reset_key: hmac::Key,
 ) -> Result<quinn::Endpoint, NetError> {
     let local = |source| NetError::Local {
-        what: format!("open a socket at {} (setting net.bind)", settings.bind),
+        what: format!(
+            "open a socket at {} (is another process there?)",
+            settings.bind
+        ),
         source,
     };
     let mut config = EndpointConfig::new(Arc::new(reset_key));

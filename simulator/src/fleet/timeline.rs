@@ -19,16 +19,22 @@ pub fn svg(comparison: &Comparison) -> String {
          font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
         LEFT + WIDTH + 20.0
     );
+    // One scale for all systems: a shade is as many jobs wherever it stands.
+    let looked = comparison.outcomes.iter().flat_map(|o| &o.looked);
+    let most_jobs = looked.flat_map(|(jobs, _)| jobs).max();
+    let most_jobs = most_jobs.copied().unwrap_or(1).max(1);
     let _ = writeln!(
         svg,
-        "<text x=\"{LEFT}\" y=\"20\">{} GPUs, {}: jobs of each instance by the hour (darker: more)</text>",
+        "<text x=\"{LEFT}\" y=\"20\">{} GPUs, {}: jobs of each instance by the hour (white: none, darkest: {most_jobs})\
+         </text>",
         comparison.gpus,
         escaped(&comparison.source)
     );
     let most = comparison.outcomes.iter().flat_map(|o| &o.rates).max();
     let most = most.copied().unwrap_or(1).max(1) as f64;
     for (at, outcome) in comparison.outcomes.iter().enumerate() {
-        draw(outcome, 40.0 + panel * at as f64, most, &mut svg);
+        let scale = (f64::from(most_jobs), most);
+        draw(outcome, 40.0 + panel * at as f64, scale, &mut svg);
     }
     svg.push_str("</svg>\n");
     svg
@@ -40,13 +46,11 @@ fn escaped(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
-fn draw(outcome: &Outcome, top: f64, most_rate: f64, svg: &mut String) {
+fn draw(outcome: &Outcome, top: f64, (most, most_rate): (f64, f64), svg: &mut String) {
     let hours = outcome.looked.len().max(1);
     let each = WIDTH / hours as f64;
     // Of a long time every so many hours is shown.
     let every = hours.div_ceil(COLUMNS);
-    let all = outcome.looked.iter().flat_map(|(jobs, _)| jobs);
-    let most = f64::from(all.max().copied().unwrap_or(1).max(1));
     let _ = writeln!(
         svg,
         "<text x=\"{LEFT}\" y=\"{:.0}\">{}: {:.0} tokens/s</text>",
@@ -112,13 +116,14 @@ fn draw(outcome: &Outcome, top: f64, most_rate: f64, svg: &mut String) {
         .iter()
         .map(|(_, queue)| *queue as f64)
         .collect();
-    let longest = queue.iter().copied().fold(1.0, f64::max);
+    let longest = queue.iter().copied().fold(0.0, f64::max);
     svg.push_str(&line(queue, longest, "#c62828"));
     let _ = writeln!(
         svg,
-        "<text x=\"4\" y=\"{:.0}\" fill=\"#2e7d32\">tokens/s</text><text x=\"4\" y=\"{:.0}\" fill=\"#c62828\">queue \
-         {longest:.0}</text>",
-        base - 24.0,
+        "<text x=\"4\" y=\"{:.0}\" fill=\"#2e7d32\">{most_rate:.0}</text><text x=\"4\" y=\"{:.0}\" fill=\"#2e7d32\">\
+         tokens/s</text><text x=\"4\" y=\"{:.0}\" fill=\"#c62828\">queue {longest:.0}</text>",
+        base - 44.0,
+        base - 30.0,
         base - 6.0
     );
 }

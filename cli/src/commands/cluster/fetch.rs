@@ -65,7 +65,12 @@ pub(crate) fn fetch(job: &JobRef, folder: &Path, desk: &Desk<'_>) -> Result<Vec<
         .or_exit(Exit::Internal)?;
     let files = desk
         .control
-        .download(&Request::Fetch(job.clone()), beside.path())?;
+        .download(&Request::Fetch(job.clone()), beside.path())
+        .map_err(|failure| match failure.exit {
+            // Of a file of the folder beside, which nobody named.
+            Exit::Internal => failure.about(folder),
+            _ => failure,
+        })?;
     fs::rename(beside.path(), folder)
         .with_context(cannot)
         .or_exit(Exit::Internal)?;

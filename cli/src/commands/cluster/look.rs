@@ -117,12 +117,12 @@ pub(crate) fn reached(
 pub(crate) fn show(desk: &Desk<'_>, job: &JobView) -> Result<(), Failure> {
     desk.output
         .result(&jobs::told(job), &jobs::facts(job, desk.now))?;
-    let (id, name) = (job.id, &job.name);
+    let id = job.id;
     desk.output.next(&match job.state {
-        JobState::Succeeded | JobState::Cancelled => vec![
-            format!("spotmux fetch {id} {name}"),
-            format!("spotmux sample --job {id} 'Your prompt'"),
-        ],
+        JobState::Succeeded => of_succeeded(job),
+        // Its adapter was not written; what is durable of it still answers.
+        JobState::Cancelled if job.durable_step > 0 => vec![of_durable(job)],
+        JobState::Cancelled => Vec::new(),
         JobState::Failed => vec![format!("spotmux events --job {id}")],
         JobState::Paused => vec![
             format!("spotmux resume {id}"),
@@ -134,6 +134,18 @@ pub(crate) fn show(desk: &Desk<'_>, job: &JobView) -> Result<(), Failure> {
         ],
     });
     Ok(())
+}
+
+/// What can be done with a job that succeeded.
+pub(crate) fn of_succeeded(job: &JobView) -> Vec<String> {
+    vec![
+        format!("spotmux fetch {} {}", job.id, job.name),
+        of_durable(job),
+    ]
+}
+
+fn of_durable(job: &JobView) -> String {
+    format!("spotmux sample --job {} 'Your prompt'", job.id)
 }
 
 /// Tells what happened.

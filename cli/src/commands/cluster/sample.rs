@@ -10,6 +10,8 @@ use crate::args::SampleArgs;
 use crate::control::{Flow, unfitting};
 use crate::desk::{Desk, named};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::input::{self, Input};
+use crate::interrupt::Interrupt;
 
 /// Bytes of a prompt that are sent; the coordinator knows the model's own limit.
 const LONGEST: usize = 1 << 20;
@@ -20,7 +22,7 @@ pub(crate) fn run(args: &SampleArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
         job: args.job.clone(),
         system: args.system.clone(),
         raw: args.raw,
-        prompt: prompt(&args.prompt)?,
+        prompt: prompt(&args.prompt, desk.interrupt)?,
         max_tokens: args.max_tokens,
         temperature: args.temperature,
         top_p: args.top_p,
@@ -52,14 +54,14 @@ pub(crate) fn run(args: &SampleArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-fn prompt(given: &str) -> Result<String, Failure> {
+fn prompt(given: &str, interrupt: &Interrupt) -> Result<String, Failure> {
     let mut bytes = given.as_bytes().to_vec();
     if given == "-" {
         bytes.clear();
-        std::io::stdin()
-            .take(LONGEST as u64 + 1)
-            .read_to_end(&mut bytes)
-            .context("cannot read the prompt from standard input")
+        let read = Input::standard(interrupt)
+            .and_then(|input| input.take(LONGEST as u64 + 1).read_to_end(&mut bytes));
+        input::ended_by_user(interrupt)?;
+        read.context("cannot read the prompt from standard input")
             .or_exit(Exit::BadInput)?;
     }
     if bytes.len() > LONGEST {

@@ -6,10 +6,12 @@ use anyhow::Context;
 use gpu_actor::peft::files;
 use serde_json::{Value, json};
 use shared::job::JobSpec;
+use shared::life::JobState;
 use shared::units::Bytes;
 use shared::wire::request::{FileRef, JobRef, Request, Submission};
 use shared::wire::view::JobView;
 
+use super::look;
 use crate::args::SubmitArgs;
 use crate::desk::{Desk, wait};
 use crate::exit::{Exit, Failure, OrExit};
@@ -45,29 +47,48 @@ pub(crate) fn run(args: &SubmitArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
             Ok(accepted.iter().all(|job| job.state.is_final()))
         })?;
     }
+    if !args.wait && accepted.len() > 1 {
+        at_one_moment(&mut accepted, desk)?;
+    }
     let listed: Vec<Value> = accepted.iter().map(jobs::told).collect();
     desk.output.result(
         &json!({ "jobs": listed }),
         &jobs::table(&accepted, desk.now),
     )?;
-    if let Some(first) = accepted.first() {
-        let id = first.id;
-        desk.output.next(&match args.wait {
-            true => vec![
-                format!("spotmux fetch {id} {}", first.name),
-                format!("spotmux sample --job {id} 'Your prompt'"),
-            ],
-            false => vec![
-                "spotmux jobs".into(),
-                format!("spotmux events -f --job {id}"),
-            ],
-        });
-    }
+    desk.output.next(&next(&accepted, args.wait));
     Ok(if args.wait {
         wait::exit_of(&accepted)
     } else {
         Exit::Done
     })
+}
+
+/// Where jobs are, all at one moment: each was told when it was accepted, and those before it may have begun since.
+fn at_one_moment(accepted: &mut [JobView], desk: &Desk<'_>) -> Result<(), Failure> {
+    let all = look::all_jobs(desk)?;
+    for job in accepted {
+        if let Some(now) = all.iter().find(|now| now.id == job.id) {
+            job.state = now.state;
+            (job.replica, job.queue_position) = (now.replica, now.queue_position);
+        }
+    }
+    Ok(())
+}
+
+/// What is useful now: of jobs that were waited for, of one that succeeded, and why another did not.
+fn next(jobs: &[JobView], waited: bool) -> Vec<String> {
+    if !waited {
+        let first = jobs.first().map(|job| job.id);
+        let follow = first.map(|id| format!("spotmux events -f --job {id}"));
+        return std::iter::once("spotmux jobs".into())
+            .chain(follow)
+            .collect();
+    }
+    let well = jobs.iter().find(|job| job.state == JobState::Succeeded);
+    let ill = jobs.iter().find(|job| job.state != JobState::Succeeded);
+    let well = well.into_iter().flat_map(look::of_succeeded);
+    well.chain(ill.map(|job| format!("spotmux job {}", job.id)))
+        .collect()
 }
 
 /// What there is to say of a job that ended before it was submitted again.
@@ -84,12 +105,7 @@ fn before(job: &JobView) -> String {
 /// # Errors
 /// What cannot be read, and what the cluster refuses, with the jobs that were accepted before.
 pub(crate) fn send(file: &Jobs, desk: &Desk<'_>) -> Result<Vec<JobView>, Failure> {
-    let ready: Vec<Ready> = file
-        .file
-        .jobs
-        .iter()
-        .map(|spec| prepare(spec, &file.folder))
-        .collect::<Result<_, Failure>>()?;
+    let ready = prepared(file)?;
     let mut accepted: Vec<JobView> = Vec::new();
     for job in &ready {
         let placed = place(job, &file.folder, desk)
@@ -99,15 +115,58 @@ pub(crate) fn send(file: &Jobs, desk: &Desk<'_>) -> Result<Vec<JobView>, Failure
     Ok(accepted)
 }
 
+/// Reads every file of every job.
+///
+/// # Errors
+/// [`Exit::BadInput`] with everything that is wrong with every job, whatever the cluster's model is; [`Exit::NotFound`]
+/// when files are absent and nothing else is wrong.
+fn prepared(file: &Jobs) -> Result<Vec<Ready>, Failure> {
+    let (mut ready, mut problems) = (Vec::new(), Vec::new());
+    let mut absent = true;
+    for spec in &file.file.jobs {
+        let wrong = spec.problems_anywhere();
+        absent &= wrong.is_empty();
+        problems.extend(
+            wrong
+                .iter()
+                .map(|wrong| format!("job {}: {wrong}", spec.name)),
+        );
+        match prepare(spec, &file.folder) {
+            Ok(job) => ready.push(job),
+            Err(failure) => {
+                absent &= failure.exit == Exit::NotFound;
+                problems.push(failure.message());
+            }
+        }
+    }
+    if problems.is_empty() {
+        return Ok(ready);
+    }
+    let exit = match absent {
+        true => Exit::NotFound,
+        false => Exit::BadInput,
+    };
+    let message = format!(
+        "{} cannot be submitted:\n{}",
+        file.path.display(),
+        problems.join("\n")
+    );
+    Err(Failure::new(exit, message).hint("nothing was sent"))
+}
+
 /// Which job it was, and which are accepted all the same.
 fn told(failure: Failure, name: &str, accepted: &[JobView]) -> Failure {
     let names: Vec<String> = accepted
         .iter()
         .map(|job| format!("{} ({})", job.name, job.id))
         .collect();
-    let failure = Failure {
-        error: failure.error.context(format!("job {name}")),
-        ..failure
+    // A coordinator names the job itself where the job is what is wrong.
+    let failure = match failure.message().starts_with(&format!("job {name}:")) {
+        true => failure,
+        false => Failure {
+            error: failure.error.context(format!("job {name}")),
+            ..failure
+        },
     };
     match names.is_empty() {
         true => failure,
@@ -173,7 +232,6 @@ mod tests {
 
     use std::fs;
 
-    use shared::life::JobState;
     use shared::wire::request::{RefusalCode, Reply};
 
     use super::*;
@@ -232,6 +290,7 @@ init_from = 'old'
             Request::HasFile(_) => refused(RefusalCode::NotFound, "no such file"),
             Request::PutFile(_) => vec![Reply::Done],
             Request::Submit(_) => job(3),
+            Request::Jobs => vec![Reply::Jobs(Vec::new())],
             other => panic!("{other:?}"),
         });
         assert_eq!(
@@ -269,6 +328,51 @@ init_from = 'old'
         assert_eq!(paths(submitted[1]), from);
         let spec: JobSpec = serde_json::from_str(&submitted[1].spec).unwrap();
         assert_eq!(spec.name.as_str(), "two");
+    }
+
+    #[test]
+    fn what_is_wrong_with_all_jobs_is_told_before_anything_is_sent() {
+        let (folder, args) = folder();
+        let jobs = format!(
+            "{}optimizer = {{ learning_rate = nan }}\n[[job]]\nname = 'j7'\nadapter = {{ method = 'lora', rank = 0 }}\n\
+             data = {{ train = 'absent.jsonl' }}\n",
+            JOBS
+        );
+        fs::write(&args.jobs, jobs).unwrap();
+        let control = Scripted::new(|request, _| panic!("{request:?}"));
+        let failure = at(&control, None, |desk| run(&args, desk)).unwrap_err();
+        let message = failure.message();
+        for told in [
+            "job two: optimizer.learning_rate: NaN is not a finite number above 0",
+            "job j7: name: j7 is how a cluster numbers jobs",
+            "job j7: adapter.rank: rank is 0",
+            "job j7: cannot read",
+        ] {
+            assert!(message.contains(told), "{message}");
+        }
+        assert_eq!(failure.exit, Exit::BadInput);
+        drop(folder);
+    }
+
+    #[test]
+    fn what_is_next_fits_how_jobs_ended() {
+        let (well, ill) = (JobState::Succeeded, JobState::Failed);
+        let jobs = |states: &[JobState]| -> Vec<JobView> {
+            let numbered = (3..).zip(states);
+            numbered
+                .map(|(id, state)| samples::job(id, "a", *state))
+                .collect()
+        };
+        assert_eq!(next(&jobs(&[ill]), true), ["spotmux job j3"]);
+        let both = next(&jobs(&[ill, well]), true);
+        assert_eq!(both[0], "spotmux fetch j4 a");
+        assert_eq!(both.last().unwrap(), "spotmux job j3");
+        assert!(
+            next(&jobs(&[well]), true)
+                .iter()
+                .all(|next| !next.contains("spotmux job "))
+        );
+        assert_eq!(next(&jobs(&[ill]), false)[0], "spotmux jobs");
     }
 
     #[test]

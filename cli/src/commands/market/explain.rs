@@ -137,7 +137,11 @@ pub(super) fn text(told: &Explanation) -> String {
     for one in &told.alternatives {
         table.row(row(one));
     }
-    let _ = write!(text, "\n{}", table.text());
+    let _ = write!(
+        text,
+        "\n{}then USD: what the job costs in all when it goes on so; utility: what finishing earns less that\n",
+        table.text()
+    );
     let _ = writeln!(
         text,
         "\n{} holds {}: {}",
@@ -150,11 +154,14 @@ pub(super) fn text(told: &Explanation) -> String {
             0.. => (margin, "more than"),
             _ => (-margin, "less than"),
         };
-        let _ = writeln!(
-            text,
-            "its utility is {} USD {than} that of the next best that passes",
-            usd(much as f64)
-        );
+        let _ = match margin {
+            0 => writeln!(text, "others that pass are as good"),
+            _ => writeln!(
+                text,
+                "its utility is {} USD {than} that of the next best that passes",
+                usd(much as f64)
+            ),
+        };
     }
     if let Some(wished) = told.wished {
         let _ = writeln!(text, "without the safety net: {}", machines(wished));

@@ -107,6 +107,12 @@ fn tried(recorded: &Recorded, args: &ForecastArgs) -> (Value, String) {
         }
         let choice = choose(&reports, plan.lags());
         text.push_str(&table(&reports, args.horizon));
+        let [near, third, far] = [1, args.horizon.div_ceil(3), args.horizon];
+        let _ = writeln!(
+            text,
+            "near, third, far: {near}, {third} and {far} slots ahead; MAE: mean absolute error; coverage: share of what came \
+             that was between the 10 and the 90 % quantile"
+        );
         if let Some(choice) = &choice {
             let _ = writeln!(text, "{choice}\n");
         }

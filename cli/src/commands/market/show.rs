@@ -81,7 +81,7 @@ fn text(recorded: &Recorded, from: Option<&str>, digest: &Digest) -> String {
         (
             "on demand",
             format!(
-                "{:.4} USD an hour; spot is no cheaper in {:.1} % of slots",
+                "{:.4} USD an hour; spot is at least as dear in {:.1} % of slots",
                 digest.on_demand_price.dollars(),
                 100.0 * digest.dear
             ),

@@ -13,6 +13,8 @@ struct Seen<'a> {
     ready_when: PathBuf,
     then: Box<dyn FnMut() + 'a>,
     told: Vec<String>,
+    /// Times that the coordinator does not hear.
+    deaf: usize,
 }
 
 impl Around for Seen<'_> {
@@ -20,8 +22,10 @@ impl Around for Seen<'_> {
         Ok(self.ready_when.exists())
     }
 
-    fn ask_end(&mut self) {
+    fn ask_end(&mut self) -> bool {
         self.told.push("asked".into());
+        self.deaf = self.deaf.saturating_sub(1);
+        self.deaf == 0
     }
 
     fn ready(&mut self, processes: &[(String, u32)]) {
@@ -88,6 +92,7 @@ fn one_that_never_starts_leaves_nothing_and_its_last_words_are_told() {
         ready_when: folder.path().join("never"),
         then: Box::new(|| {}),
         told: Vec::new(),
+        deaf: 0,
     };
     let interrupt = Interrupt::default();
     let failure = run(&members, &state, patience(), &interrupt, &mut seen).unwrap_err();
@@ -113,6 +118,7 @@ fn a_program_that_is_absent_is_told() {
         ready_when: folder.path().join("never"),
         then: Box::new(|| {}),
         told: Vec::new(),
+        deaf: 0,
     };
     let interrupt = Interrupt::default();
     let failure = run(&[absent], &state, patience(), &interrupt, &mut seen).unwrap_err();
@@ -145,9 +151,11 @@ fn the_end_is_in_order() {
             interrupt.ask();
         }),
         told: Vec::new(),
+        deaf: 2,
     };
     run(&members, &state, patience(), &interrupt, &mut seen).unwrap();
-    assert_eq!(seen.told, ["2 ready", "asked"]);
+    // Who did not hear is asked again.
+    assert_eq!(seen.told, ["2 ready", "asked", "asked"]);
     assert_eq!(fs::read_to_string(&order).unwrap(), "n1\ncoordinator\n");
     assert!(state.living().is_empty());
 }
@@ -180,6 +188,7 @@ fn what_does_not_obey_is_ended_by_force_and_what_crashes_is_started_again() {
             }
         }),
         told: Vec::new(),
+        deaf: 0,
     };
     run(&members, &state, patience(), &interrupt, &mut seen).unwrap();
     assert_eq!(seen.told, ["2 ready", "n1 again 1: crashed", "asked"]);

@@ -102,6 +102,19 @@ fn sv_3_nodes_without_a_coordinator_have_time_to_save_alone() {
 }
 
 #[test]
+fn sv_3_a_coordinator_that_is_to_be_started_again_is_not_waited_for() {
+    let mut watch = serving(2);
+    assert_eq!(watch.step(ended(0), at(10)), [TellRestart(0, 1)]);
+    assert_eq!(watch.step(Event::Signal, at(10)), [Terminate(1)]);
+    assert!(!watch.is_asking());
+    assert_eq!(watch.step(Event::Tick, at(79)), []);
+    assert_eq!(watch.step(ended(1), at(79)), [End(Outcome::Asked)]);
+    let mut watch = serving(2);
+    assert_eq!(watch.step(Event::Signal, at(10)), [AskEnd]);
+    assert!(watch.is_asking());
+}
+
+#[test]
 fn sv_3_a_node_that_does_not_obey_is_not_waited_for_twice() {
     let mut watch = serving(3);
     assert_eq!(watch.step(Event::Signal, at(10)), [AskEnd]);

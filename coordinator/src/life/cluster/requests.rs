@@ -157,7 +157,10 @@ impl Coordinator {
 
     fn migrate(&mut self, from: &NodeName, to: Option<&NodeName>) -> Result<Reply, Refusal> {
         let Some((replica, _)) = self.book.layout.place_of(from) else {
-            let message = format!("node {from} holds no stage: `spotmux nodes` shows who does");
+            let message = match self.members.get(from) {
+                Some(_) => format!("node {from} holds no stage: `spotmux nodes` shows who does"),
+                None => format!("no node {from} ever came: `spotmux nodes` lists all"),
+            };
             return Err(refusal(RefusalCode::NotFound, message));
         };
         if let Some(moving) = &self.moving {

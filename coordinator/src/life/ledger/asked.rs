@@ -1,7 +1,7 @@
 //! What owners ask of jobs: a change, nothing to do, or a refusal.
 
 use shared::ids::{JobId, JobName};
-use shared::job::{AdapterSpec, JobSpec};
+use shared::job::JobSpec;
 use shared::life::JobState;
 use shared::model::ModelShape;
 use shared::wire::request::{Refusal, RefusalCode, Submission};
@@ -79,7 +79,7 @@ impl Ledger {
             .map_or(JobId(1), |last| last.next());
         let accepted = Box::new(Accepted {
             name,
-            method: method(&spec.adapter),
+            method: spec.adapter.in_words(),
             spec: written,
             submission,
             trace: trace.into(),
@@ -174,20 +174,4 @@ fn read(submission: &Submission, shape: &ModelShape) -> Result<(JobSpec, JobName
     }
     let name = spec.name.clone();
     Ok((spec, name))
-}
-
-/// Method and rank, in a word.
-fn method(adapter: &AdapterSpec) -> String {
-    match adapter {
-        AdapterSpec::Lora(lora) => {
-            let kind = if lora.dora { "dora" } else { "lora" };
-            format!("{kind} r{}", lora.rank)
-        }
-        AdapterSpec::Ia3(_) => "ia3".into(),
-        AdapterSpec::Bottleneck(_) => "bottleneck".into(),
-        AdapterSpec::Prefix(_) => "prefix".into(),
-        AdapterSpec::Prompt(_) => "prompt".into(),
-        AdapterSpec::BitFit(_) => "bitfit".into(),
-        AdapterSpec::Diff(_) => "diff".into(),
-    }
 }

@@ -61,7 +61,7 @@ pub const KEYS: &[Key] = &[
         "coordinator.metrics",
         Kind::Address,
         "TCP",
-        "where metrics are read; only for those who may see names of jobs",
+        "where metrics and health are read, without a certificate; no label names a job, a node or a client",
     ),
     key(
         "coordinator.journal",

@@ -1,9 +1,31 @@
-//! Methods in a few words, for tables and model cards.
+//! Methods in a few words, for tables and model cards: the same wherever a job is shown.
 
-use shared::job::{AdapterSpec, Targets};
+use super::{AdapterSpec, Targets};
 
-/// A method in a few words, as in `LoRA r=8`.
-pub(crate) fn describe(spec: &AdapterSpec) -> String {
+impl AdapterSpec {
+    /// The method in a few words, as in `LoRA r=8`.
+    ///
+    /// ```
+    /// let spec = r#"{"method": "lora", "rank": 16, "rslora": true, "targets": "attention"}"#;
+    /// let spec: shared::job::AdapterSpec = serde_json::from_str(spec).unwrap();
+    /// assert_eq!(spec.in_words(), "rsLoRA r=16 attention");
+    /// ```
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        describe(self)
+    }
+
+    /// Whether what it trains is a change of the backbone's own weights and biases, so that it can be merged into them.
+    #[must_use]
+    pub fn changes_weights(&self) -> bool {
+        match self {
+            Self::Lora(_) | Self::Ia3(_) | Self::BitFit(_) | Self::Diff(_) => true,
+            Self::Bottleneck(_) | Self::Prefix(_) | Self::Prompt(_) => false,
+        }
+    }
+}
+
+fn describe(spec: &AdapterSpec) -> String {
     match spec {
         AdapterSpec::Lora(lora) => {
             let name = match (lora.dora, lora.rslora, lora.lr_ratio != 1.0) {
