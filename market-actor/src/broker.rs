@@ -28,6 +28,9 @@
 //!   first: machines beyond the budget, or beyond their grace, are released after [`UNHEARD`] times the grace.
 //! - BR-5: spot takes the place of on-demand only after it was cheaper for [`Terms::hysteresis`] slots in a row.
 //! - BR-6: what a restart must know is kept before what follows from it is done.
+//! - BR-7: of a pool that took a machine away nothing is asked for [`Terms::rest`] while another has room, at no more than the price
+//!   on demand.
+//! - BR-8: while the coordinator is not heard nothing is decided: what jobs want is not known.
 
 mod decide;
 mod emptying;
@@ -115,6 +118,8 @@ pub struct Broker {
     prices: Vec<Price>,
     /// Kinds that a pool refused, and until when they are not asked of it.
     refused: BTreeMap<(Kind, Pool), Micros>,
+    /// Kinds of which a pool took a machine away, and until when other pools are asked first.
+    avoided: BTreeMap<(Kind, Pool), Micros>,
     /// Machines that may be taken, and why.
     at_risk: BTreeMap<NodeName, String>,
     report: Report,
@@ -170,6 +175,7 @@ impl Broker {
             emptying: Emptying::default(),
             prices: Vec::new(),
             refused: BTreeMap::new(),
+            avoided: BTreeMap::new(),
             at_risk: BTreeMap::new(),
             report: Report::default(),
             nowhere: false,
@@ -242,17 +248,21 @@ impl Broker {
             Event::Tick => {
                 self.machine(custody::Event::Tick, now, &mut effects);
                 self.refused.retain(|_, until| now.steady < *until);
+                self.avoided.retain(|_, until| now.steady < *until);
                 self.slots_pass(now);
                 self.give_up_unheard(now, &mut effects);
             }
         }
         self.stretch_along(&mut effects);
         self.due |= self.is_over_budget();
-        if self.due && !self.history.is_empty() {
-            self.due = false;
-            self.decide(now, &mut effects);
+        // BR-8
+        if self.heard {
+            if self.due && !self.history.is_empty() {
+                self.due = false;
+                self.decide(now, &mut effects);
+            }
+            self.afford_meanwhile(&mut effects);
         }
-        self.afford_meanwhile(&mut effects);
         if shown {
             self.halt_again(&mut effects);
         }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! - CU-1: [`Effect::Record`] of a request comes before the call it is about.
-//! - CU-2: what is asked for joins, or is released, within [`Bounds::boot`]; what is being released is released again every
+//! - CU-2: what is asked for joins, or is released, within [`Bounds::boot`] in which the coordinator is heard; what is being released is released again every
 //!   [`Bounds::again`] until no list shows it, and said aloud after [`Bounds::alarm`].
 //! - CU-3: a machine of this cluster that a list shows and nobody asked for, or a second one of the same token, is released.
 //! - CU-4: a machine that is in no list is taken for gone after two lists in a row, and [`Bounds::lost`] after the first of them
@@ -118,6 +118,8 @@ pub enum Effect {
         token: NodeName,
         /// Whether it had served.
         served: bool,
+        /// What had been asked for, where its provider took it; nothing where it never came or runs on.
+        taken: Option<Want>,
         /// Why.
         cause: String,
     },
@@ -214,9 +216,14 @@ impl Custody {
         held.is_some_and(|held| matches!(held.stage, Stage::Asked { .. }))
     }
 
-    /// The coordinator does not answer: what its nodes do is not known.
-    pub fn unheard(&mut self) {
-        self.held.values_mut().for_each(|held| held.absent = None);
+    /// The coordinator does not answer: what its nodes do is not known, nor whether one joined.
+    pub fn unheard(&mut self, now: Now) {
+        for held in self.held.values_mut() {
+            held.absent = None;
+            if let Stage::Booting { since } = &mut held.stage {
+                *since = now.steady;
+            }
+        }
     }
 
     fn called(&mut self, token: &NodeName, now: Now) {
@@ -306,6 +313,7 @@ impl Custody {
             effects.push(Effect::Lost {
                 token,
                 served: true,
+                taken: None,
                 cause,
             });
         }
@@ -351,6 +359,8 @@ impl Custody {
             effects.push(Effect::Lost {
                 token: token.clone(),
                 served: held.served,
+                // A request without a machine was refused, or its answer was lost.
+                taken: held.id.is_some().then_some(held.want),
                 cause: cause.to_owned(),
             });
         }

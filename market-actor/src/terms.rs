@@ -81,7 +81,8 @@ pub struct Terms {
     pub rules: BTreeMap<String, Rules>,
     /// How long a machine that is given up may take to be emptied.
     pub grace: Micros,
-    /// After a refusal a kind of machine is not asked of its pool again for so long.
+    /// After a refusal a kind of machine is not asked of its pool again for so long; nor after the pool took one away, where another
+    /// has room.
     pub rest: Micros,
     /// Slots in a row.
     pub hysteresis: u32,

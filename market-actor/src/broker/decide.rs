@@ -80,6 +80,11 @@ impl Broker {
                 let awaited = self.waiting.take_if(|own| own.number == answer.number);
                 // TH-2
                 if let Some(awaited) = awaited {
+                    // BR-8: it is asked again when the coordinator is heard.
+                    if !self.heard {
+                        self.due = true;
+                        return;
+                    }
                     self.wished(awaited, decision, memory, now, effects);
                 }
             }

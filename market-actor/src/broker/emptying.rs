@@ -8,6 +8,7 @@ use shared::units::Micros;
 use super::{Broker, Effect, say};
 use crate::custody;
 use crate::now::Now;
+use crate::provider::Want;
 
 /// One of them; instants are by the steady clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,8 +104,10 @@ impl Broker {
             let asked = self.emptying.contains(token) || self.emptying.given_up.contains(token);
             own && draining && !asked
         });
-        let leaving: Vec<NodeName> = standing.map(|held| held.want.token.clone()).collect();
-        for token in leaving {
+        let leaving: Vec<Want> = standing.map(|held| held.want.clone()).collect();
+        for want in leaving {
+            self.avoid(&want, now);
+            let token = want.token;
             say(
                 effects,
                 false,

@@ -98,8 +98,9 @@ impl Broker {
             self.unheard = now.steady;
         }
         self.heard = false;
+        self.meter.interrupted();
         self.report.forget();
-        self.custody.unheard();
+        self.custody.unheard(now);
     }
 
     /// Releases what costs beyond the budget or beyond its grace while nobody is there to save anything first (BR-4).

@@ -4,7 +4,7 @@ use super::{Broker, Effect, say};
 use crate::custody;
 use crate::market::Pool;
 use crate::now::Now;
-use crate::provider::{ProviderError, Want};
+use crate::provider::{Kind, ProviderError, Want};
 
 impl Broker {
     /// Something of a machine: custody says what that means.
@@ -32,6 +32,10 @@ impl Broker {
                 } => {
                     say(effects, false, format!("{token} will be taken: {cause}"));
                     self.taken();
+                    if let Some(held) = self.custody.held().get(&token) {
+                        let want = held.want.clone();
+                        self.avoid(&want, now);
+                    }
                     let until = Some(deadline);
                     self.emptying.begin(token.clone(), until, now);
                     let node = self.node_of(&token);
@@ -44,9 +48,13 @@ impl Broker {
                 custody::Effect::Lost {
                     token,
                     served,
+                    taken,
                     cause,
                 } => {
                     say(effects, false, format!("{token} is gone: {cause}"));
+                    if let Some(want) = taken {
+                        self.avoid(&want, now);
+                    }
                     if served && !self.emptying.contains(&token) {
                         self.taken();
                     }
@@ -71,6 +79,18 @@ impl Broker {
             self.refused.insert((want.kind, pool), until);
         }
         self.due = true;
+    }
+
+    /// A pool took a machine of a kind away: another is asked first for a while (BR-7).
+    pub(super) fn avoid(&mut self, want: &Want, now: Now) {
+        let until = now.steady.plus(self.terms.rest);
+        self.avoided.insert((want.kind, want.pool.clone()), until);
+    }
+
+    /// Whether a pool took one away not long ago.
+    pub(super) fn is_avoided(&self, kind: Kind, pool: &Pool, now: Now) -> bool {
+        let until = self.avoided.get(&(kind, pool.clone()));
+        until.is_some_and(|until| now.steady < *until)
     }
 
     /// A machine is taken: the stretch hears of the loss.

@@ -38,7 +38,8 @@ impl Broker {
         }
     }
 
-    /// The next request: of the cheapest pool that has one more.
+    /// The next request: of the cheapest pool that has one more. A pool that took one away not long ago comes after all others, but
+    /// those whose spot is dearer than a machine on demand (BR-7).
     fn want(&mut self, kind: Kind, now: Now) -> Option<Want> {
         let rules = self.rules();
         let free = |one: &&Sighting| {
@@ -58,8 +59,15 @@ impl Broker {
             Kind::Spot => one.spot_price,
             Kind::OnDemand => one.on_demand_price,
         };
-        let free = self.sightings.iter().filter(free);
-        let best = free.min_by_key(|one| (price(one), one.pool.clone()))?;
+        let free: Vec<&Sighting> = self.sightings.iter().filter(free).collect();
+        let steady = |one: &&Sighting| {
+            let on_demand = one.on_demand_price.unwrap_or(self.terms.on_demand_price);
+            let fair = kind == Kind::OnDemand || self.spot_price(one) <= on_demand;
+            fair && !self.is_avoided(kind, &one.pool, now)
+        };
+        let cheapest = |one: &&Sighting| (price(one), one.pool.clone());
+        let others = free.iter().copied().filter(steady).min_by_key(cheapest);
+        let best = others.or_else(|| free.iter().copied().min_by_key(cheapest))?;
         let pool = best.pool.clone();
         self.made += 1;
         let token = NodeName::new(format!("m-{}-{}", self.run, self.made)).ok()?;

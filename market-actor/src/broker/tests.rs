@@ -3,6 +3,7 @@
 mod machines;
 mod money;
 mod plans;
+mod pools;
 mod restarts;
 mod thoughts;
 mod world;

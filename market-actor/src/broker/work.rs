@@ -4,6 +4,10 @@
 //! steps; of a job without a step those of the other jobs, or one. The rate is tokens per machine and microsecond over the time in
 //! which machines did work, halved in weight every ten minutes of machine time, so that it follows a cluster that changes.
 //!
+//! - ME-1: tokens enter the rate only with the time that they took. At the first look, and after the coordinator was not heard, what
+//!   jobs show may be older than what they did, and what they did meanwhile shows at once: so a job counts from the first change that
+//!   is seen of its tokens, or from its begin where that is seen, and time counts while such a job is at work.
+//!
 //! **Deadlines of jobs.** Jobs share their machines, and the market does not say who goes first. So the share of a job in all
 //! tokens is measured, and it is done in time if all jobs together go fast enough for that share:
 //!
@@ -13,7 +17,7 @@
 //!
 //! The plan is made for whoever needs most ([`Meter::pressing`]): who needs less is done earlier.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shared::ids::JobId;
 use shared::units::Micros;
@@ -30,7 +34,10 @@ const LEAST_SHARE: f64 = 0.01;
 pub struct Meter {
     done: f64,
     left: f64,
+    /// Tokens by job at the last look, and when that was; nothing where looks begin anew.
     seen: Option<(BTreeMap<JobId, u64>, Micros)>,
+    /// Live jobs whose tokens were seen to change, or that were seen to begin, since looks began anew (ME-1).
+    known: BTreeSet<JobId>,
     /// Tokens and machine time, faded.
     tokens: f64,
     time: f64,
@@ -59,6 +66,12 @@ impl Demand {
 }
 
 impl Meter {
+    /// Looks begin anew: what jobs did and do until the next one is not known (ME-1).
+    pub fn interrupted(&mut self) {
+        self.seen = None;
+        self.known.clear();
+    }
+
     /// Takes in what jobs show, with so many machines at work since the last time; `now` is by the steady clock.
     pub fn see(&mut self, jobs: &[JobTold], machines: u32, now: Micros) {
         let (mut tokens, mut steps) = (0.0, 0.0);
@@ -82,12 +95,12 @@ impl Meter {
         let shown: BTreeMap<JobId, u64> = jobs.iter().map(|job| (job.id, job.tokens)).collect();
         if let Some((before, at)) = &self.seen {
             let time = now.since(*at).0 as f64 * f64::from(machines);
-            let more = |job: &JobTold| {
-                let before = before.get(&job.id).copied().unwrap_or(0);
+            let more = |job: &JobTold| match (self.known.contains(&job.id), before.get(&job.id)) {
                 // Work that is done again after a loss is not progress.
-                job.tokens.saturating_sub(before) as f64
+                (true, Some(before)) => job.tokens.saturating_sub(*before) as f64,
+                _ => 0.0,
             };
-            if time > 0.0 {
+            if time > 0.0 && !self.known.is_empty() {
                 let kept = 0.5f64.powf(time / HALF);
                 let all: f64 = jobs.iter().map(more).sum();
                 self.tokens = self.tokens * kept + all;
@@ -98,6 +111,12 @@ impl Meter {
                     *own = *own * kept + more(job);
                 }
             }
+            let changed = jobs.iter().filter(|job| match before.get(&job.id) {
+                Some(before) => job.tokens != *before,
+                None => job.tokens == 0,
+            });
+            self.known.extend(changed.map(|job| job.id));
+            self.known.retain(|id| self.lefts.contains_key(id));
         }
         self.seen = Some((shown, now));
     }
@@ -186,6 +205,7 @@ mod tests {
     #[test]
     fn work_is_tokens_and_a_rate_is_what_was_seen() {
         let mut meter = Meter::default();
+        meter.see(&[], 2, Micros(0));
         meter.see(&[job(0, 10, 0), job(0, 20, 0)], 2, Micros(0));
         assert_eq!((meter.left(), meter.rate(Micros(1_000_000))), (30.0, 0.0));
         meter.see(&[job(4, 10, 400), job(0, 20, 0)], 2, Micros(10_000_000));
@@ -199,11 +219,42 @@ mod tests {
     }
 
     #[test]
+    fn me_1_tokens_enter_only_with_the_time_they_took() {
+        const S: u64 = 1_000_000;
+        let second = Micros(S);
+        let near = |meter: &Meter, rate: f64| (meter.rate(second) - rate).abs() < 1e-9;
+        // A process that begins beside a job at work, and a coordinator that at first shows what it last had on record.
+        let mut meter = Meter::default();
+        meter.see(&[job(10, 9000, 1000)], 2, Micros(0));
+        meter.see(&[job(10, 9000, 1000)], 2, Micros(2 * S));
+        meter.see(&[job(600, 9000, 60_000)], 2, Micros(4 * S));
+        assert_eq!(meter.rate(second), 0.0, "nothing was measured");
+        meter.see(&[job(602, 9000, 60_200)], 2, Micros(8 * S));
+        assert!(near(&meter, 25.0), "{}", meter.rate(second));
+        // The coordinator is away: what was measured stands, what was done meanwhile is left out with its time.
+        meter.interrupted();
+        meter.see(&[job(602, 9000, 60_200)], 2, Micros(90 * S));
+        meter.see(&[job(900, 9000, 90_000)], 2, Micros(91 * S));
+        assert!(near(&meter, 25.0), "{}", meter.rate(second));
+        meter.see(&[job(902, 9000, 90_200)], 2, Micros(95 * S));
+        assert!(near(&meter, 25.0), "{}", meter.rate(second));
+        // A job that is new with tokens counts from the next change on, beside one that is known.
+        let both = |tokens, more| [job(tokens / 100, 9000, tokens), job(more / 100, 700, more)];
+        meter.see(&both(90_400, 50_000), 2, Micros(99 * S));
+        assert!(near(&meter, 25.0), "{}", meter.rate(second));
+        meter.see(&both(90_400, 50_100), 2, Micros(103 * S));
+        meter.see(&both(90_400, 50_400), 2, Micros(107 * S));
+        assert!(meter.rate(second) < 25.0, "{}", meter.rate(second));
+        assert!(meter.share(JobId(700)) > 0.0);
+    }
+
+    #[test]
     fn the_job_that_needs_most_for_its_share_presses() {
         const S: u64 = 1_000_000;
         let mut meter = Meter::default();
         let (whole, wall) = (Micros(1000 * S), Micros(5000 * S));
         let mut jobs = [job(0, 100, 0), job(0, 300, 0)];
+        meter.see(&[], 1, Micros(0));
         meter.see(&jobs, 1, Micros(0));
         jobs[0].tokens = 100;
         jobs[0].step = 10;

@@ -40,6 +40,7 @@ impl Custody {
                 effects.push(Effect::Lost {
                     token,
                     served,
+                    taken: None,
                     cause: cause.to_owned(),
                 });
             }

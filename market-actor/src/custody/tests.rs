@@ -226,7 +226,7 @@ fn cu_5_a_machine_that_runs_on_without_its_node_is_released() {
     custody.step(here(), at(60 * S));
     assert_eq!(custody.step(gone(), at(70 * S)), []);
     // A coordinator that is not heard says nothing of it.
-    custody.unheard();
+    custody.unheard(at(75 * S));
     assert_eq!(custody.step(gone(), at(140 * S)), []);
     let effects = custody.step(gone(), at(200 * S));
     assert!(

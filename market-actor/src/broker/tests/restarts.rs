@@ -24,6 +24,66 @@ fn a_restart_gives_nothing_up_before_it_has_heard_the_cluster() {
 }
 
 #[test]
+fn me_1_what_was_done_while_it_was_away_makes_no_rate() {
+    let mut world = World::new(terms(), 3);
+    world.pass(150);
+    // Ten tokens in a second: of a slot of a minute.
+    let near = |world: &World| (world.decided().rate - 600.0).abs() < 30.0;
+    assert!(near(&world), "{:?}", world.decided());
+    for away in [true, false] {
+        match away {
+            true => world.restart(terms(), 100),
+            false => {
+                world.take(Event::Unheard);
+                world.now += 100 * S;
+            }
+        }
+        // What the coordinator has on record, then what its nodes tell it.
+        let held = world.machines.len();
+        let rate = std::mem::take(&mut world.rate);
+        world.pass(2);
+        world.jobs[0].tokens += 5_000;
+        world.pass(1);
+        world.rate = rate;
+        world.pass(130);
+        assert!(near(&world), "{away}: {:?}", world.decided());
+        assert_eq!(world.machines.len(), held);
+    }
+}
+
+#[test]
+fn br_8_nothing_is_decided_while_the_coordinator_is_away() {
+    let decided = |world: &World| {
+        let is = |effect: &&Effect| matches!(effect, Effect::Decided(_));
+        world.done.iter().filter(is).count()
+    };
+    let mut world = World::new(terms(), 3);
+    world.pass(150);
+    let (target, held) = (world.broker.target(), world.machines.clone());
+    assert_eq!(target.count(), 3);
+    for again in [true, false] {
+        if again {
+            world.restart(terms(), 1);
+        }
+        world.done.clear();
+        // Longer than a machine may take to join.
+        for _ in 0..130 {
+            world.now += S;
+            world.take(Event::Unheard);
+            world.take(Event::Sighted(vec![sighting("z", 300_000, 3)]));
+            world.take(Event::Tick);
+        }
+        assert_eq!(decided(&world), 0, "{again}: {:?}", world.done);
+        assert_eq!(world.broker.target(), target);
+        world.pass(1);
+        assert_eq!(decided(&world), 1, "{again}: as soon as it is heard");
+        assert_eq!((world.broker.target(), &world.machines), (target, &held));
+        // The next round begins where this one was measured.
+        world.pass(130);
+    }
+}
+
+#[test]
 fn br_6_money_deadline_and_policy_survive_a_restart() {
     let mut world = World::new(terms(), 3);
     world.pass(150);

@@ -67,6 +67,23 @@ fn th_2_an_answer_that_nobody_waits_for_changes_nothing() {
 }
 
 #[test]
+fn br_8_an_answer_that_comes_while_the_coordinator_is_away_is_asked_for_again() {
+    let mut world = World::new(terms(), 3);
+    world.pass(60);
+    world.slow = true;
+    world.pass(60);
+    let late = asked(&world).pop().expect("one is open");
+    let before = world.decided().clone();
+    world.take(Event::Unheard);
+    world.done.clear();
+    answer(&mut world, late);
+    assert!(world.done.is_empty(), "{:?}", world.done);
+    world.slow = false;
+    world.pass(1);
+    assert!(world.decided().at > before.at);
+}
+
+#[test]
 fn br_4_a_budget_is_kept_while_a_policy_thinks() {
     let budget = Budget {
         cap: MicroUsd(60_000),

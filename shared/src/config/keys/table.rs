@@ -356,7 +356,7 @@ pub const KEYS: &[Key] = &[
         "market.rest_seconds",
         count(1, 86_400),
         "s",
-        "after a refusal; shorter asks the provider more often",
+        "after a refusal, and after a pool took a machine away where another has room; shorter asks the provider more often",
     ),
     key(
         "market.hysteresis",
