@@ -1,4 +1,4 @@
-//! How much of a job's step a turn takes, so that jobs of short steps need not wait for long ones (ADR 19): pure functions of
+//! How much of a job's step a turn takes, so that jobs of short steps need not wait for long ones (ADR 18): pure functions of
 //! rows.
 //!
 //! A turn takes of each job the rest of its step, at most so many rows of it: [`most`]. What a turn adds to a neighbour's

@@ -1,4 +1,4 @@
-//! How many rows of one job's step go in a turn, so that the bound on added latency holds (ADR 19).
+//! How many rows of one job's step go in a turn, so that the bound on added latency holds (ADR 18).
 //!
 //! Jobs of a replica train in turns, each with a step of every job or, of one that is longer than so many rows, a part. A job
 //! whose step is spread over n turns takes n of them for a step; so the fewer rows, the less a long step adds to short ones, and
