@@ -16,7 +16,7 @@ pub(crate) enum MarketCommand {
     /// Tries forecasters on a recorded market, from one point after the other
     Forecast(ForecastArgs),
     /// Plays policies through recorded markets and compares them with the best that could have been done
-    Backtest(BacktestArgs),
+    Backtest(Box<BacktestArgs>),
     /// Tells why a policy holds so many machines in a slot, and what else could have been done
     Explain(ExplainArgs),
     /// Tells what would be done otherwise if something happened

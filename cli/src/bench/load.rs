@@ -44,6 +44,7 @@ pub(crate) fn passes(
             prefix_tokens: 0,
             step: 0,
             rows: batches.next().into_iter().flatten().collect(),
+            part: None,
         };
         let passes = pack::passes(&vec![request; jobs], budget, pack::Cut::Anywhere);
         let labelled = |targets: &[u32]| targets.iter().filter(|&&t| t != NO_TARGET).count();

@@ -104,7 +104,7 @@ fn told(saved: &Saved, base: String, written: String) -> Told {
 }
 
 fn text(told: &Told) -> String {
-    let loss = |loss: Option<f64>| loss.map_or("-".into(), |loss| format!("{loss:.4}"));
+    let loss = |loss: Option<f64>| loss.map_or_else(|| "-".into(), |loss| format!("{loss:.4}"));
     let mut pairs = vec![
         ("from", told.from.clone()),
         ("job", told.job.clone()),

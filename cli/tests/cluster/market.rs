@@ -180,6 +180,19 @@ fn through(
         stalls.longest,
         stalls.moved >> 10
     );
+    bills_agree(&mut cluster);
+    assert!(
+        borne.reclaims >= least,
+        "{} reclaims\n{}",
+        borne.reclaims,
+        cluster.logs()
+    );
+    assert!(begin.elapsed() < Duration::from_secs(3600), "on time");
+    borne
+}
+
+/// What jobs owe is what was spent, and each job shows its own.
+fn bills_agree(cluster: &mut Cluster<'_>) {
     let bill = cluster.json(&["market", "bill"]).unwrap();
     println!("bill: {bill}");
     let paid: u64 = bill["jobs"].as_object().map_or(0, |jobs| {
@@ -207,14 +220,6 @@ fn through(
         });
         same.then_some(())
     });
-    assert!(
-        borne.reclaims >= least,
-        "{} reclaims\n{}",
-        borne.reclaims,
-        cluster.logs()
-    );
-    assert!(begin.elapsed() < Duration::from_secs(3600), "on time");
-    borne
 }
 
 #[test]

@@ -124,7 +124,8 @@ mod tests {
         for change in nothing {
             assert_eq!(changed(change), (Vec::new(), true));
         }
-        let something: [(fn(&mut Identity), &str); 6] = [
+        type Change = fn(&mut Identity);
+        let something: [(Change, &str); 6] = [
             (|new| new.spec.seed = 7, "seed"),
             (|new| new.spec.train.steps = Some(9), "train.steps"),
             (|new| new.backbone = "c".into(), "the backbone"),

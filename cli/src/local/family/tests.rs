@@ -113,7 +113,7 @@ fn one_whose_id_cannot_be_kept_does_not_run_beside_the_next_try() {
     let state = state(folder.path());
     let _watcher = state.watch().unwrap();
     // A folder where its id would be written.
-    std::fs::create_dir_all(state.id_file("coordinator").join("in the way")).unwrap();
+    fs::create_dir_all(state.id_file("coordinator").join("in the way")).unwrap();
     let pids = folder.path().join("pids");
     let text = format!(
         "echo $$ >> {}; while :; do sleep 0.05; done",
@@ -123,6 +123,7 @@ fn one_whose_id_cannot_be_kept_does_not_run_beside_the_next_try() {
         ready_when: folder.path().join("never"),
         then: Box::new(|| {}),
         told: Vec::new(),
+        deaf: 0,
     };
     let interrupt = Interrupt::default();
     let members = [script("coordinator", &text)];
@@ -132,7 +133,7 @@ fn one_whose_id_cannot_be_kept_does_not_run_beside_the_next_try() {
         "{}",
         failure.message()
     );
-    let started = std::fs::read_to_string(&pids).unwrap_or_default();
+    let started = fs::read_to_string(&pids).unwrap_or_default();
     for pid in started.lines() {
         let lives = Path::new("/proc").join(pid).exists();
         assert!(!lives, "{pid} was left running");
