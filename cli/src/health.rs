@@ -10,6 +10,7 @@ use shared::config::load::Loaded;
 use tracing_subscriber::EnvFilter;
 
 use crate::control::Control;
+use crate::render::{Align, Table};
 use crate::settings::Settings;
 
 /// How a check came out.
@@ -143,4 +144,19 @@ pub(crate) fn worst(checks: &[Check]) -> Verdict {
         .map(|check| check.verdict)
         .max()
         .unwrap_or(Verdict::Ok)
+}
+
+/// Checks as a table.
+pub(crate) fn table(checks: &[Check]) -> String {
+    let l = Align::Left;
+    let mut table = Table::new(&[("", l), ("what", l), ("found", l), ("to do", l)]);
+    for check in checks {
+        table.row([
+            check.verdict.as_str().to_owned(),
+            check.what.to_owned(),
+            check.found.clone(),
+            check.remedy.clone(),
+        ]);
+    }
+    table.text()
 }

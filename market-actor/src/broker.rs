@@ -32,6 +32,7 @@
 //!   on demand.
 //! - BR-8: while the coordinator is not heard nothing is decided: what jobs want is not known.
 
+mod choosing;
 mod decide;
 mod emptying;
 mod halts;
@@ -60,12 +61,13 @@ use crate::now::Now;
 use crate::provider::{Kind, Sighting};
 use crate::select::Selection;
 use crate::terms::Terms;
+use choosing::Lesson;
 use emptying::Emptying;
 use history::History;
 use kept::{EVERY, Halts, Kept, Price};
 use purse::Purse;
 use report::Report;
-use stretch::{Lesson, Stretch};
+use stretch::Stretch;
 use thought::Waiting;
 use told::{JobTold, NodeTold};
 pub use word::{Effect, Event};

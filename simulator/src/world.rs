@@ -10,6 +10,7 @@ mod leaving;
 mod links;
 mod node;
 mod process;
+mod rounds;
 mod stage;
 
 pub use self::arranging::Arranged;

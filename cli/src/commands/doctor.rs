@@ -7,7 +7,7 @@ use crate::cluster_file;
 use crate::control::Control;
 use crate::exit::{Exit, Failure};
 use crate::health::{self, Check, Verdict};
-use crate::render::{Align, Output, Table};
+use crate::render::Output;
 use crate::session::Session;
 
 /// Runs the command: 1 when something fails.
@@ -27,20 +27,5 @@ pub(crate) fn run(args: &DoctorArgs, session: &Session<'_>) -> Result<Exit, Fail
 /// Shows checks, a line each.
 pub(crate) fn show(checks: &[Check], output: &Output) -> Result<(), Failure> {
     let told = json!({ "ok": health::worst(checks) < Verdict::Fail, "checks": checks });
-    Ok(output.result(&told, &table(checks))?)
-}
-
-/// Checks as a table.
-pub(crate) fn table(checks: &[Check]) -> String {
-    let l = Align::Left;
-    let mut table = Table::new(&[("", l), ("what", l), ("found", l), ("to do", l)]);
-    for check in checks {
-        table.row([
-            check.verdict.as_str().to_owned(),
-            check.what.to_owned(),
-            check.found.clone(),
-            check.remedy.clone(),
-        ]);
-    }
-    table.text()
+    Ok(output.result(&told, &health::table(checks))?)
 }

@@ -5,6 +5,7 @@ mod bill;
 mod explain;
 mod forecast;
 mod orphans;
+mod players;
 mod show;
 mod together;
 mod whatif;

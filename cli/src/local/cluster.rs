@@ -9,7 +9,6 @@ use shared::wire::request::{Reply, Request};
 use shared::wire::view::{ClusterView, NodeHealth};
 
 use super::family::Member;
-use crate::commands::doctor;
 use crate::control::quic::Quic;
 use crate::control::{Control, unfitting};
 use crate::exit::{Exit, Failure};
@@ -40,7 +39,7 @@ pub(crate) fn refuse(checks: Vec<Check>) -> Result<(), Failure> {
         .into_iter()
         .filter(|check| check.verdict == Verdict::Fail)
         .collect();
-    let message = format!("the cluster cannot start:\n{}", doctor::table(&failed));
+    let message = format!("the cluster cannot start:\n{}", health::table(&failed));
     Err(Failure::new(Exit::BadInput, message.trim_end()).hint("nothing was started"))
 }
 

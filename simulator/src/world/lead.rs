@@ -11,8 +11,8 @@ use shared::wire::notice::{JobNotice, Notice};
 use shared::wire::order::{JobAction, JobOrder};
 
 use crate::artifacts::state_after;
-use crate::world::arranging::{Member, passes};
 use crate::world::links::Message;
+use crate::world::rounds::{Member, passes};
 use crate::world::{Awaited, World};
 
 /// Jobs that a first stage takes.

@@ -14,6 +14,7 @@ use market_actor::select::pool::{Member, standard};
 use market_actor::select::word;
 use serde::Serialize;
 
+use super::players::{Players, SELECTION, players};
 use super::{draw, say_assumed, together};
 use crate::args::BacktestArgs;
 use crate::exit::{Exit, Failure, OrExit};
@@ -21,9 +22,6 @@ use crate::markets::shape::shapes;
 use crate::markets::source::{Recorded, read};
 use crate::markets::threads::parallel;
 use crate::render::Output;
-
-/// The word for a policy that is learned.
-const SELECTION: &str = "selection";
 
 /// Deadlines of the picture, over that of the job.
 const DEADLINES: [f64; 6] = [0.75, 1.0, 1.25, 1.5, 2.0, 3.0];
@@ -53,12 +51,6 @@ struct Selected {
     second_half: f64,
     /// The same over all episodes.
     whole: f64,
-}
-
-/// Who plays.
-pub(super) struct Players {
-    pub(super) members: Vec<Member>,
-    learns: bool,
 }
 
 /// Runs the command.
@@ -117,38 +109,6 @@ fn case(name: String, recorded: &Recorded, shape: &Shape, every: usize) -> Resul
         return Err(Failure::new(Exit::BadInput, message));
     }
     Ok(case)
-}
-
-/// Policies with the foresights that they ask for; `day` is the slots of a day.
-pub(super) fn players(args: &BacktestArgs, day: u32) -> Result<Players, Failure> {
-    let sources = args
-        .forecast
-        .iter()
-        .map(|name| word::foresight(name, day).or_exit(Exit::Usage))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut members: Vec<Member> = Vec::new();
-    for name in args.policy.iter().filter(|name| *name != SELECTION) {
-        let policy = word::policy(name).or_exit(Exit::Usage)?;
-        let own: Vec<Member> = match policy {
-            Policy::Horizon(_) => {
-                let with = |source: &_| Member {
-                    policy,
-                    source: *source,
-                };
-                sources.iter().map(with).collect()
-            }
-            _ => vec![Member::plain(policy)],
-        };
-        for member in own {
-            if !members.contains(&member) {
-                members.push(member);
-            }
-        }
-    }
-    Ok(Players {
-        members,
-        learns: args.policy.iter().any(|name| name == SELECTION),
-    })
 }
 
 /// One piece of work: the optimum, or a member in episodes and rehearsals.

@@ -13,7 +13,7 @@ use market_actor::select::word;
 use serde::Serialize;
 use shared::units::MicroUsd;
 
-use super::backtest::players;
+use super::players::players;
 use super::say_assumed;
 use crate::args::{BacktestArgs, TogetherArgs};
 use crate::exit::{Exit, Failure, OrExit};

@@ -72,8 +72,8 @@ fn any_change_of_a_manifest_is_seen_and_told() {
         ("\"optimizer_steps\": 15", "\"optimizer_steps\": 16"),
         ("\"evals_without_gain\": 0", "\"evals_without_gain\": 1"),
         ("\"backbone\": \"b\"", "\"backbone\": \"c\""),
-        ("\"version\": 2", "\"version\": 2, \"note\": 1"),
-        ("\"version\": 2", "\"version\":  2"),
+        ("\"version\": 3", "\"version\": 3, \"note\": 1"),
+        ("\"version\": 3", "\"version\":  3"),
     ];
     for (from, to) in changes {
         let folder = saved(&[15]);
