@@ -9,9 +9,8 @@ use market_actor::backtest::run::{gap, optima, rehearsed, scores};
 use market_actor::backtest::table;
 use market_actor::backtest::{Case, Optimum, Score, Summary};
 use market_actor::plot::curves::Curves;
-use market_actor::policy::{Policy, Safety};
+use market_actor::policy::Safety;
 use market_actor::select::pool::{Member, standard};
-use market_actor::select::word;
 use serde::Serialize;
 
 use super::players::{Players, SELECTION, players};
