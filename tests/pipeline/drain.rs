@@ -4,7 +4,7 @@ use shared::model::Family;
 use system_tests::methods;
 use system_tests::plan::{Plan, plain};
 
-use crate::run::{Manner, admit, assert_same_state, on_one, store, stored};
+use crate::run::{Manner, admit, assert_ends, on_one, store, stored};
 use crate::tiny;
 
 /// Jobs of three long steps: eight rows each.
@@ -65,13 +65,6 @@ fn a_drain_ends_what_is_begun_and_the_bits_stay() {
         }
         lead.drain().unwrap();
         replica.close().unwrap();
-        for (one, plan) in one.iter().zip(&plans) {
-            let found = stored(&store, plan, &model).recovered.unwrap();
-            let what = format!(
-                "{stages} stages, {}: {:?}",
-                plan.spec.name, plan.spec.adapter
-            );
-            assert_same_state(&one.state, &found.state, &what);
-        }
+        assert_ends(&one, &plans, (&store, &model), &format!("{stages} stages"));
     }
 }

@@ -17,7 +17,7 @@ use system_tests::plan::{self, Plan, plain};
 
 use crate::mixes::cases;
 use crate::run::{
-    Manner, Remains, Store, admission, admit, assert_same_state, fresh, gather, on_one, store,
+    Manner, Store, admission, admit, assert_ends, assert_same_state, fresh, gather, on_one, store,
     stored,
 };
 use crate::tiny;
@@ -28,14 +28,6 @@ fn to_the_end(lead: &mut Lead) {
         lead.round().unwrap();
     }
     lead.drain().unwrap();
-}
-
-fn assert_ends(one: &[Remains], plans: &[Plan], store: &Store, model: &gpu_actor::model::Model) {
-    for (one, plan) in one.iter().zip(plans) {
-        let found = stored(store, plan, model);
-        let what = format!("{}: {:?}", plan.spec.name, plan.spec.adapter);
-        assert_same_state(&one.state, &found.recovered.unwrap().state, &what);
-    }
 }
 
 proptest! {
@@ -87,7 +79,7 @@ proptest! {
         }
         to_the_end(replica.lead());
         replica.close().unwrap();
-        assert_ends(&one, &plans, &store, &model);
+        assert_ends(&one, &plans, (&store, &model), "recovered");
     }
 }
 
@@ -151,7 +143,7 @@ fn parts_of_three_stages_load_on_two() {
     }
     to_the_end(replica.lead());
     replica.close().unwrap();
-    assert_ends(&one, &plans, &store, &model);
+    assert_ends(&one, &plans, (&store, &model), "recovered");
 }
 
 /// Values that each stage makes for itself are those of the whole model.
@@ -240,7 +232,7 @@ fn jobs_halt_and_go_on_between_rounds() {
     assert!(lead.act(&pauses, JobAction::Resume).unwrap());
     to_the_end(lead);
     replica.close().unwrap();
-    assert_ends(&one[..2], &plans[..2], &store, &model);
+    assert_ends(&one[..2], &plans[..2], (&store, &model), "recovered");
     let kept = stored(&store, &plans[2], &model).recovered.unwrap();
     assert_eq!(Some(kept.state.progress.step), ended);
 }

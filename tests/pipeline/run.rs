@@ -379,6 +379,20 @@ pub(crate) fn assert_same(one: &[Remains], many: &[Remains], plans: &[Plan], wha
     }
 }
 
+/// What is durable of each job at its end is what it came to on one stage.
+pub(crate) fn assert_ends(
+    one: &[Remains],
+    plans: &[Plan],
+    (store, model): (&Store, &Model),
+    about: &str,
+) {
+    for (one, plan) in one.iter().zip(plans) {
+        let found = stored(store, plan, model).recovered.unwrap();
+        let what = format!("{about}, {}: {:?}", plan.spec.name, plan.spec.adapter);
+        assert_same_state(&one.state, &found.state, &what);
+    }
+}
+
 /// Asserts that two states are the same to the last bit.
 pub(crate) fn assert_same_state(one: &JobState, many: &JobState, what: &str) {
     assert!(state_bits(one) == state_bits(many), "{what}: state");

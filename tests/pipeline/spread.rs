@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use gpu_actor::model::Model;
 use gpu_actor::replica::event::ReplicaEvent;
 use gpu_actor::replica::lead::{Lead, TextRequest};
 use gpu_actor::sample::choice::Sampling;
@@ -21,7 +22,7 @@ use system_tests::{method, methods};
 
 use crate::mixes::cases;
 use crate::run::{
-    Manner, admit, assert_same, assert_same_state, gather, on_one, on_stages_arranged, store,
+    Manner, Store, admit, assert_ends, assert_same, gather, on_one, on_stages_arranged, store,
     stored,
 };
 use crate::tiny;
@@ -48,6 +49,14 @@ fn small(index: usize, steps: u64) -> Plan {
     plan.spec.train.batch_size = 1;
     plan.spec.train.steps = Some(steps);
     plan
+}
+
+/// These jobs are on a lead, and longer steps are spread over turns of so many rows.
+fn begin(lead: &mut Lead, plans: &[Plan], rows: u64, (model, store): (&Model, &Store)) {
+    lead.arrange(turns_of(Some(rows)));
+    for plan in plans {
+        admit(lead, plan, model, store);
+    }
 }
 
 /// Makes a short text with a job's adapter.
@@ -109,10 +118,7 @@ fn small_jobs_take_a_step_for_each_sequence_of_a_huge_one() {
         let store = store();
         let mut replica = Manner::new(stages, 100).start(&model, &store);
         let lead = replica.lead();
-        lead.arrange(turns_of(Some(100)));
-        for plan in &plans {
-            admit(lead, plan, &model, &store);
-        }
+        begin(lead, &plans, 100, (&model, &store));
         let mut steps = BTreeMap::<String, u64>::new();
         while !lead.is_idle() {
             for event in lead.round().unwrap() {
@@ -142,10 +148,7 @@ fn halts_and_drains_see_whole_steps() {
         let store = store();
         let mut replica = Manner::new(stages, 100).start(&model, &store);
         let lead = replica.lead();
-        lead.arrange(turns_of(Some(100)));
-        for plan in &plans {
-            admit(lead, plan, &model, &store);
-        }
+        begin(lead, &plans, 100, (&model, &store));
         let name = &plans[0].spec.name;
         for _ in 0..rounds {
             lead.round().unwrap();
@@ -161,10 +164,7 @@ fn halts_and_drains_see_whole_steps() {
         replica.kill();
         let mut replica = Manner::new(5 - stages, 50).start(&model, &store);
         let lead = replica.lead();
-        for plan in &plans {
-            admit(lead, plan, &model, &store);
-        }
-        lead.arrange(turns_of(Some(1)));
+        begin(lead, &plans, 1, (&model, &store));
         lead.round().unwrap();
         assert!(lead.act(name, JobAction::Pause).unwrap());
         assert_eq!(
@@ -185,11 +185,7 @@ fn halts_and_drains_see_whole_steps() {
         assert!(lead.act(name, JobAction::Resume).unwrap());
         to_the_end(lead);
         replica.close().unwrap();
-        for (one, plan) in one.iter().zip(&plans) {
-            let found = stored(&store, plan, &model).recovered.unwrap();
-            let what = format!("{stages} stages, {}", plan.spec.name);
-            assert_same_state(&one.state, &found.state, &what);
-        }
+        assert_ends(&one, &plans, (&store, &model), &format!("{stages} stages"));
     }
 }
 
@@ -222,10 +218,6 @@ fn a_step_that_was_begun_is_dropped_with_its_job() {
         admit(lead, &plans[0], &model, &store);
         to_the_end(lead);
         replica.close().unwrap();
-        for (one, plan) in one.iter().zip(&plans) {
-            let found = stored(&store, plan, &model).recovered.unwrap();
-            let what = format!("{stages} stages, {}", plan.spec.name);
-            assert_same_state(&one.state, &found.state, &what);
-        }
+        assert_ends(&one, &plans, (&store, &model), &format!("{stages} stages"));
     }
 }

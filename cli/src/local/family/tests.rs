@@ -17,6 +17,18 @@ struct Seen<'a> {
     deaf: usize,
 }
 
+impl Seen<'_> {
+    /// Sees nobody become ready.
+    fn waiting(folder: &Path) -> Self {
+        Self {
+            ready_when: folder.join("never"),
+            then: Box::new(|| {}),
+            told: Vec::new(),
+            deaf: 0,
+        }
+    }
+}
+
 impl Around for Seen<'_> {
     fn is_ready(&mut self) -> Result<bool, Failure> {
         Ok(self.ready_when.exists())
@@ -88,12 +100,7 @@ fn one_that_never_starts_leaves_nothing_and_its_last_words_are_told() {
         script("n1", &obedient(&order, "n1")),
         script("n2", "echo 'no such model' >&2; exit 3"),
     ];
-    let mut seen = Seen {
-        ready_when: folder.path().join("never"),
-        then: Box::new(|| {}),
-        told: Vec::new(),
-        deaf: 0,
-    };
+    let mut seen = Seen::waiting(folder.path());
     let interrupt = Interrupt::default();
     let failure = run(&members, &state, patience(), &interrupt, &mut seen).unwrap_err();
     let message = failure.message();
@@ -119,12 +126,7 @@ fn one_whose_id_cannot_be_kept_does_not_run_beside_the_next_try() {
         "echo $$ >> {}; while :; do sleep 0.05; done",
         pids.display()
     );
-    let mut seen = Seen {
-        ready_when: folder.path().join("never"),
-        then: Box::new(|| {}),
-        told: Vec::new(),
-        deaf: 0,
-    };
+    let mut seen = Seen::waiting(folder.path());
     let interrupt = Interrupt::default();
     let members = [script("coordinator", &text)];
     let failure = run(&members, &state, patience(), &interrupt, &mut seen).unwrap_err();
@@ -147,12 +149,7 @@ fn a_program_that_is_absent_is_told() {
     let _watcher = state.watch().unwrap();
     let mut absent = script("coordinator", "");
     absent.program = folder.path().join("absent");
-    let mut seen = Seen {
-        ready_when: folder.path().join("never"),
-        then: Box::new(|| {}),
-        told: Vec::new(),
-        deaf: 0,
-    };
+    let mut seen = Seen::waiting(folder.path());
     let interrupt = Interrupt::default();
     let failure = run(&[absent], &state, patience(), &interrupt, &mut seen).unwrap_err();
     assert!(
