@@ -231,6 +231,8 @@ fn decide(loaded: &Loaded, model: &Model, hash: String) -> Result<decisions::Set
         limits: decisions::Limits {
             jobs_per_replica: narrow(config.limits.jobs_per_replica),
             live_jobs: narrow(config.limits.jobs),
+            ended_jobs_kept: narrow(config.limits.ended_jobs_kept) as usize,
+            gone_nodes_kept: narrow(config.limits.gone_nodes_kept) as usize,
             events_kept: usize::try_from(config.coordinator.events_kept).unwrap_or(usize::MAX),
             least_budget: market::least_budget(loaded),
             risk_checkpoint_steps: config.coordinator.risk_checkpoint_steps,

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use shared::ids::{EventNumber, NodeName, PlanEpoch, Term};
+use shared::units::Micros;
+use shared::wire::notice::LeaveCause;
 use thiserror::Error;
 
 use crate::life::layout::Layout;
@@ -27,6 +29,9 @@ pub struct Book {
     pub broken: BTreeSet<u32>,
     /// Nodes that shall be empty.
     pub draining: BTreeSet<NodeName>,
+    /// Nodes that said that they go; absent in snapshots of before.
+    #[serde(default)]
+    pub going: BTreeMap<NodeName, Going>,
     /// The newest numbered notice of each node, and of which of its processes.
     pub heard: BTreeMap<NodeName, (u64, u64)>,
     /// The highest epoch given to any plan, in force or not.
@@ -37,6 +42,19 @@ pub struct Book {
     pub term: Term,
     /// The newest record.
     pub last: EventNumber,
+}
+
+/// A node that said that it goes, or of which it was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Going {
+    /// Of its process: another of the same name does not go.
+    pub incarnation: u64,
+    /// It stays until then, since 1970.
+    pub until: Micros,
+    /// For so long when it was told.
+    pub within: Micros,
+    /// Why.
+    pub cause: LeaveCause,
 }
 
 /// A journal that is not whole.
@@ -100,6 +118,35 @@ impl Book {
             }
             Change::DrainAsked { node, undo: false } => {
                 self.draining.insert(node.clone());
+            }
+            Change::NodeLeaving {
+                node,
+                within,
+                cause,
+                incarnation,
+            } => {
+                let going = Going {
+                    incarnation: *incarnation,
+                    until: record.at.plus(*within),
+                    within: *within,
+                    cause: *cause,
+                };
+                self.going.insert(node.clone(), going);
+            }
+            Change::NodeJoined { node, incarnation } => {
+                let going = self.going.get(node);
+                if going.is_some_and(|going| going.incarnation != *incarnation) {
+                    self.going.remove(node);
+                }
+            }
+            Change::NodeLeft { node } | Change::NodeLost { node, .. } => {
+                self.going.remove(node);
+            }
+            Change::Forgotten { nodes, .. } => {
+                for node in nodes {
+                    self.heard.remove(node);
+                    self.going.remove(node);
+                }
             }
             _ => {}
         }

@@ -243,6 +243,22 @@ pub enum Change {
         /// Why.
         reason: String,
     },
+    /// A first stage was stopped at the end of the cluster before it said that all its states are durable.
+    Unsaved {
+        /// The node.
+        node: NodeName,
+        /// Why it was not waited for.
+        reason: String,
+    },
+    /// A node obeyed a leadership that is newer than this one: its connection was closed.
+    NodeAhead {
+        /// The node.
+        node: NodeName,
+        /// Of that leadership.
+        term: Term,
+        /// What may be, and what to do.
+        reason: String,
+    },
     /// A node came.
     NodeJoined {
         /// The node.
@@ -258,6 +274,9 @@ pub enum Change {
         within: Micros,
         /// Why.
         cause: LeaveCause,
+        /// Of its process; 0 in journals of before.
+        #[serde(default)]
+        incarnation: u64,
     },
     /// The machine of a node may be taken, or no more.
     NodeAtRisk {
@@ -279,6 +298,13 @@ pub enum Change {
         node: NodeName,
         /// How that was found out.
         reason: String,
+    },
+    /// Jobs that ended and nodes that are gone are let go of, as more are known than are kept.
+    Forgotten {
+        /// The jobs.
+        jobs: Vec<JobId>,
+        /// The nodes.
+        nodes: Vec<NodeName>,
     },
 }
 

@@ -73,6 +73,10 @@ pub struct Limits {
     pub jobs_per_replica: u32,
     /// Jobs that have not ended.
     pub live_jobs: u32,
+    /// Jobs that ended, the newest: the others are known no more.
+    pub ended_jobs_kept: usize,
+    /// Nodes that are gone, the newest: the others are as if they never came.
+    pub gone_nodes_kept: usize,
     /// Events kept in memory; the journal has all.
     pub events_kept: usize,
     /// Events in one answer.
@@ -97,7 +101,7 @@ pub struct Bounds {
     pub device: Micros,
     /// Opening layers.
     pub prepare: Micros,
-    /// Ending the steps that are begun and making them durable.
+    /// Ending the steps that are begun and making them durable; and, at the end of the cluster, ending a process.
     pub drain: Micros,
     /// Taking over a stage and linking it.
     pub hold: Micros,
@@ -118,6 +122,8 @@ impl Default for Limits {
         Self {
             jobs_per_replica: 64,
             live_jobs: 10_000,
+            ended_jobs_kept: 5_000,
+            gone_nodes_kept: 1_000,
             events_kept: 20_000,
             events_answered: 500,
             least_budget: MicroUsd(0),

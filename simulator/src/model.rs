@@ -110,6 +110,8 @@ pub(crate) fn settings(dice: &mut Dice, nodes: u64) -> Settings {
         limits: Limits {
             jobs_per_replica: dice.between(2, 6) as u32,
             live_jobs: 100,
+            // Nodes that come back are as new ones.
+            gone_nodes_kept: 1,
             events_kept: 50,
             events_answered: 10,
             ..Limits::default()

@@ -149,7 +149,7 @@ pub(crate) enum Serving {
 fn serves(status: &ClusterView, loaded: &Loaded) -> Serving {
     let alive = |name: &str| {
         let mut nodes = status.nodes.iter();
-        nodes.any(|node| node.name.as_str() == name && node.health != NodeHealth::Lost)
+        nodes.any(|node| node.name.as_str() == name && node.health.is_here())
     };
     let names = loaded.config.node.iter().map(|node| node.name.as_str());
     let missing: Vec<&str> = names.filter(|name| !alive(name)).collect();

@@ -11,6 +11,7 @@ fn health(node: &NodeView) -> &'static str {
         NodeHealth::Alive => "alive",
         NodeHealth::Draining => "draining",
         NodeHealth::Lost => "lost",
+        NodeHealth::Left => "left",
     }
 }
 

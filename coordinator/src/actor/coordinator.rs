@@ -159,10 +159,6 @@ impl CoordinatorActor {
                     let (actor, clock) = (context.address().recipient(), &self.settings.steady);
                     actix::spawn(planner::ask(question, actor, Clock::clone(clock)));
                 }
-                Effect::Deposed { term } => {
-                    let reason = format!("term {term} leads: this coordinator stops");
-                    self.end(Ending::Failed(reason));
-                }
                 Effect::Finished => self.end(Ending::Asked),
             }
         }

@@ -9,7 +9,7 @@ use shared::net::shelf::Shelf;
 use shared::net::stream::Stream;
 use shared::units::Bytes;
 use shared::wire::request::{BackboneView, FileRef, Refusal, RefusalCode, Reply};
-use shared::wire::view::{NodeHealth, NodeView};
+use shared::wire::view::NodeView;
 use tokio::sync::OnceCell;
 
 use super::files::refusal;
@@ -50,9 +50,7 @@ impl Library {
             let message = format!("the coordinator's own backbone cannot be read: {reason}");
             refusal(RefusalCode::Internal, message)
         })?;
-        let alive = nodes
-            .into_iter()
-            .filter(|node| node.health != NodeHealth::Lost);
+        let alive = nodes.into_iter().filter(|node| node.health.is_here());
         let nodes: Vec<(NodeName, String)> = alive.map(|node| (node.name, node.address)).collect();
         Ok(Reply::Backbone(BackboneView {
             identity: self.identity.clone(),

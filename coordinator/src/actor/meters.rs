@@ -117,14 +117,12 @@ impl Meters {
             (NodeHealth::Alive, "alive"),
             (NodeHealth::Draining, "draining"),
             (NodeHealth::Lost, "lost"),
+            (NodeHealth::Left, "left"),
         ] {
             let gauge = self.registry.gauge(&names::NODES, Some(name));
             gauge.set(of(health).count() as f64);
         }
-        let here = view
-            .nodes
-            .iter()
-            .filter(|node| node.health != NodeHealth::Lost);
+        let here = view.nodes.iter().filter(|node| node.health.is_here());
         let silence = here.map(|node| node.heartbeat_age).max();
         self.silence.set(silence.unwrap_or_default().seconds());
     }

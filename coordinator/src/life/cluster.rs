@@ -14,10 +14,10 @@
 //! | CL-2 | a numbered notice is acknowledged only when its change is in the records |
 //! | CL-3 | at most one move is under way |
 //! | CL-4 | jobs are given only to replicas at work |
-//! | CL-5 | an unlucky cluster is laid out anew at most once in `bounds.retry` |
+//! | CL-5 | an unlucky cluster is laid out anew at most once in `bounds.retry`, and replicas end for a short notice at most once in it |
 //! | CL-6 | where there is another plan, a replica is not seated for ever on nodes that never hold their seats |
-//! | CL-7 | nodes are told to stop when all replicas at work are durable, or cannot be within `bounds.drain` |
-//! | CL-8 | a node that leaves gets no seat, is let go once it has none, and its jobs are durable before, if time suffices |
+//! | CL-7 | nodes are told to stop when all replicas at work or coming back are durable, or cannot be within `bounds.drain`; they are waited for no longer than that again |
+//! | CL-8 | a node that leaves gets no seat, is let go once it has none, and its jobs are durable before, if time suffices, whatever else moves |
 //! | CL-9 | a device that does not come back from its work costs its node the seat, however well the node is heard |
 //! | CL-10 | a job that a replica cannot take fails only when the reason lasts longer than `bounds.outage` |
 //! | CL-11 | a drain that no first stage heeds is tried `bounds.drain_tries` times, and then its replica is broken |
@@ -38,6 +38,7 @@ mod gate;
 mod history;
 mod hope;
 mod jobs;
+mod kept;
 mod leaving;
 mod market;
 mod moves;
@@ -46,6 +47,7 @@ mod notes;
 mod outcome;
 mod planning;
 mod question;
+mod readiness;
 mod relay;
 mod reprieve;
 mod requests;
@@ -53,6 +55,7 @@ mod risk;
 mod sharing;
 mod shortage;
 mod tempo;
+mod terms;
 mod unfit;
 mod views;
 
@@ -62,7 +65,7 @@ mod tests;
 pub use outcome::{Effect, Handle, Input, Now, Outcome};
 pub use question::{Answer, Question};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shared::ids::{NodeName, PlanEpoch, Term};
 use shared::units::Micros;
@@ -92,9 +95,13 @@ pub struct Coordinator {
     settling: BTreeMap<u32, Settling>,
     /// How often in a row a node was among those that kept a replica from settling.
     strikes: BTreeMap<NodeName, u32>,
+    /// Nodes that obeyed a newer leadership, as it was told.
+    ahead: BTreeSet<NodeName>,
     moving: Option<Move>,
     lack: Option<NoPlace>,
     retry_at: Micros,
+    /// No replica ends for a short notice before.
+    hurry_at: Micros,
     /// Since when there was no replica.
     empty_since: Micros,
     history: History,
@@ -136,6 +143,7 @@ impl Coordinator {
             Input::Arranged(answer) => self.arranged(answer),
             Input::Tick => {
                 self.tick();
+                self.let_go_of_old();
                 self.arrange();
             }
         }
@@ -228,5 +236,23 @@ impl Coordinator {
     fn is_at_work(&self, replica: u32) -> bool {
         let there = self.book.layout.replicas.contains_key(&replica);
         there && !self.book.broken.contains(&replica) && !self.settling.contains_key(&replica)
+    }
+
+    /// Whether this leadership found a replica in the journal and has not heard yet that all its seats hold.
+    fn is_attaching(&self, replica: u32) -> bool {
+        let settling = self.settling.get(&replica);
+        settling.is_some_and(Settling::is_attaching)
+    }
+
+    /// Whether the first stage of a replica can make durable what it knows: the replica is at work, or it is coming back
+    /// and that stage is here with what it held.
+    fn can_save(&self, replica: u32) -> bool {
+        let back = || {
+            let (lead, since) = self.lead(replica)?;
+            let node = self.members.get(&lead).filter(|node| node.link.is_some())?;
+            let held = self.holding.get(&lead)?;
+            Some(*held == (node.hello.incarnation, since))
+        };
+        self.is_at_work(replica) || (self.is_attaching(replica) && back() == Some(true))
     }
 }

@@ -15,6 +15,7 @@
 pub mod account;
 mod asked;
 pub mod job;
+mod kept;
 mod told;
 
 #[cfg(test)]
@@ -40,6 +41,9 @@ pub use job::Job;
 pub struct Ledger {
     jobs: BTreeMap<JobId, Job>,
     names: BTreeMap<JobName, JobId>,
+    /// The newest id that was given; absent in snapshots of before.
+    #[serde(default)]
+    last: Option<JobId>,
     /// Tokens that each tenant's jobs were trained on; where it came back from having no job, what it started at.
     #[serde(default)]
     served: BTreeMap<String, u64>,
@@ -66,7 +70,10 @@ impl Ledger {
         };
         found.ok_or_else(|| Refusal {
             code: RefusalCode::NotFound,
-            message: format!("no job {text} is known here: `spotmux jobs` lists all"),
+            message: format!(
+                "no job {text} is known here: `spotmux jobs --all` lists all; of those that ended the newest are, as many \
+                 as limits.ended_jobs_kept says"
+            ),
         })
     }
 
@@ -157,6 +164,7 @@ impl Ledger {
             Change::Began { .. } => self.adopt(at),
             Change::Submitted { job, accepted } => {
                 self.names.insert(accepted.name.clone(), *job);
+                self.last = self.last.max(Some(*job));
                 let new = Job::new(*job, accepted, at);
                 let served = self.served.entry(new.tenant().to_owned()).or_default();
                 *served = accepted.served_from.max(*served);
@@ -199,6 +207,7 @@ impl Ledger {
                 }
                 self.jobs.values_mut().for_each(|job| job.shunned.clear());
             }
+            Change::Forgotten { jobs, .. } => self.forget(jobs),
             _ => {}
         }
         self.check();

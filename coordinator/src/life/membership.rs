@@ -21,6 +21,7 @@ use thiserror::Error;
 use super::device::Device;
 use crate::settings::{Backbone, Bounds};
 
+mod gone;
 mod leaving;
 
 #[cfg(test)]
@@ -144,7 +145,7 @@ pub struct Node {
 /// Over how long a speed is measured.
 const SPEED_WINDOW: Micros = Micros::of_millis(30_000);
 
-/// All nodes that ever came in this leadership.
+/// All nodes that came in this leadership and were not let go of.
 #[derive(Clone, Debug)]
 pub struct Membership {
     nodes: BTreeMap<NodeName, Node>,
@@ -323,15 +324,6 @@ impl Membership {
         if let Some(node) = self.nodes.get_mut(node) {
             node.gone = true;
         }
-    }
-
-    /// Nodes without a connection for too long that were not yet found to be lost.
-    #[must_use]
-    pub fn overdue(&self, now: Micros, bounds: &Bounds) -> Vec<NodeName> {
-        let nodes = self.nodes.iter().filter(|(name, node)| {
-            !node.gone && self.presence(now, name, bounds) == Presence::Gone
-        });
-        nodes.map(|(name, _)| name.clone()).collect()
     }
 
     /// A node.

@@ -105,9 +105,21 @@ fn told(change: &Change) -> Told {
             format!("plan {} holds: {layout}", layout.epoch),
             json!({ "epoch": layout.epoch, "replicas": layout.replicas }),
         ),
+        Change::Forgotten { jobs, nodes } => info(
+            "let_go",
+            format!(
+                "{} jobs that ended and {} nodes that are gone are known no more: as many are as limits.ended_jobs_kept \
+                 and limits.gone_nodes_kept say",
+                jobs.len(),
+                nodes.len()
+            ),
+            json!({ "jobs": jobs, "nodes": nodes }),
+        ),
         Change::DrainAsked { .. }
         | Change::NodeJoined { .. }
         | Change::NotDurable { .. }
+        | Change::Unsaved { .. }
+        | Change::NodeAhead { .. }
         | Change::NodeLeaving { .. }
         | Change::NodeAtRisk { .. }
         | Change::NodeLeft { .. }
@@ -157,10 +169,24 @@ fn told_of_node(change: &Change) -> Told {
             format!("{node} could not make all states durable: {reason}; it tries again"),
             json!({ "node": node }),
         ),
+        Change::Unsaved { node, reason } => warn(
+            "not_saved",
+            format!(
+                "{node} was stopped before all states were known to be durable: {reason}; its jobs go on from their \
+                 durable steps"
+            ),
+            json!({ "node": node }),
+        ),
+        Change::NodeAhead { node, term, reason } => warn(
+            "node_ahead",
+            reason.clone(),
+            json!({ "node": node, "term": term }),
+        ),
         Change::NodeLeaving {
             node,
             within,
             cause,
+            ..
         } => info(
             "node_leaving",
             format!("{node} leaves within {within}: {cause}"),

@@ -170,7 +170,7 @@ async fn order(client: &Client, ask: Ask, settings: &MarketSettings) -> Result<(
 fn node(view: &NodeView) -> NodeTold {
     NodeTold {
         name: view.name.clone(),
-        alive: view.health != NodeHealth::Lost,
+        alive: view.health.is_here(),
         draining: view.health == NodeHealth::Draining,
         holds: view.holds.is_some(),
         at_risk: view.risk.is_some(),

@@ -330,6 +330,10 @@ impl Default for SecuritySection {
 pub struct LimitsSection {
     /// Jobs that have not ended.
     pub jobs: u64,
+    /// Jobs that ended, the newest: the others are known no more.
+    pub ended_jobs_kept: u64,
+    /// Nodes that are gone, the newest: the others are known no more.
+    pub gone_nodes_kept: u64,
     /// Jobs that train on one replica at once.
     pub jobs_per_replica: u64,
     /// Largest file uploaded.
@@ -342,6 +346,8 @@ impl Default for LimitsSection {
     fn default() -> Self {
         Self {
             jobs: 10_000,
+            ended_jobs_kept: 5_000,
+            gone_nodes_kept: 1_000,
             jobs_per_replica: 64,
             upload_mib: 1024,
             frame_mib: 16,

@@ -118,9 +118,9 @@ pub const JOBS: Series = Series::new(
 pub const NODES: Series = Series::new(
     "spotmux_nodes",
     Kind::Gauge,
-    "Nodes that ever came, by health.",
+    "Nodes that came and are still known, by health.",
 )
-.by("health", &["alive", "draining", "lost"]);
+.by("health", &["alive", "draining", "lost", "left"]);
 /// The queue.
 pub const JOBS_WAITING: Series = Series::new(
     "spotmux_jobs_waiting",

@@ -76,6 +76,16 @@ pub enum NodeHealth {
     Draining,
     /// No connection, or a device that does not come back from its work; may come back.
     Lost,
+    /// It went in order, as it was told to.
+    Left,
+}
+
+impl NodeHealth {
+    /// Whether its process is here and its device works.
+    #[must_use]
+    pub fn is_here(self) -> bool {
+        matches!(self, Self::Alive | Self::Draining)
+    }
 }
 
 /// A node as its operator sees it.

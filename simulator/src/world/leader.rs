@@ -200,7 +200,6 @@ impl World {
                 self.queue
                     .after(delay, Happening::ToLeader(instance, input));
             }
-            Effect::Deposed { .. } => self.kill_leader(instance),
             Effect::Recall { .. } | Effect::Piece { .. } | Effect::Finished => {}
         }
     }

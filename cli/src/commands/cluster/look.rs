@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use shared::life::JobState;
 use shared::wire::request::{JobRef, Reply, Request};
-use shared::wire::view::{EventView, JobView, NodeHealth, NodeView};
+use shared::wire::view::{EventView, JobView, NodeView};
 
 use crate::args::{EventsArgs, JobArgs, JobsArgs};
 use crate::control::{Flow, unfitting};
@@ -16,17 +16,8 @@ pub(crate) fn status(desk: &Desk<'_>) -> Result<Exit, Failure> {
     let status = desk.status()?;
     desk.output
         .result(&cluster::told(&status), &cluster::glance(&status))?;
-    let lost = status
-        .nodes
-        .iter()
-        .find(|node| node.health == NodeHealth::Lost);
-    let mut next = vec!["spotmux jobs".to_owned(), "spotmux events -f".to_owned()];
-    if let Some(node) = lost {
-        next.insert(
-            0,
-            format!("spotmux drain {}   # if it does not come back", node.name),
-        );
-    }
+    // Who is lost needs nothing: its work goes elsewhere, and a drain would keep it from work when it is back.
+    let next = ["spotmux jobs".to_owned(), "spotmux events -f".to_owned()];
     desk.output.next(&next);
     Ok(Exit::Done)
 }

@@ -7,7 +7,6 @@
 //! CL-16
 
 use shared::ids::NodeName;
-use shared::ids::Term;
 use shared::wire::notice::LeaveCause;
 
 use super::Coordinator;
@@ -107,8 +106,7 @@ impl Coordinator {
     /// Nodes that the leadership before had may not have come yet.
     fn still_young(&self) -> Option<String> {
         let age = self.now.steady.since(self.members.began());
-        let young = self.book.term > Term(1) && age < self.settings.bounds.attach;
-        young.then(|| {
+        self.is_young().then(|| {
             let bound = self.settings.bounds.attach;
             format!("this coordinator began {age} ago, and nodes may take {bound} to come back")
         })

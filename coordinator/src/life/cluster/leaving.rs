@@ -3,6 +3,9 @@
 //! Such a node is as one to be empty: its stage moves, or where there is no other node its replica ends, in order. What a
 //! move prepares takes time, and a node does not wait for ever: in the last third of its notice the replica ends at once,
 //! which makes its jobs durable, and is seated anew where there is room. A node that holds nothing is told to stop.
+//!
+//! That end comes before everything else. A move that does not drain that replica is called off for it, and it waits
+//! neither until all nodes are here nor until all replicas have settled.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +17,7 @@ use shared::wire::request::{Refusal, RefusalCode, Reply};
 
 use super::Coordinator;
 use crate::life::membership::{Leaving, LinkId, Node};
-use crate::life::transition::{Event, Phase};
+use crate::life::transition::{Event, Move, Phase};
 use crate::record::Change;
 
 impl Coordinator {
@@ -25,19 +28,18 @@ impl Coordinator {
         }
         let Departure { within, cause } = departure;
         let now = self.now.steady;
-        let reserve = Micros(within.0 / 3).min(self.settings.bounds.drain);
-        let Some(node) = self.members.get_mut(&name) else {
+        let told = Leaving::told(now, [within; 2], self.settings.bounds.drain, cause);
+        // Who is gone already goes no more.
+        let there = |node: &&mut Node| !node.gone || node.link.is_some();
+        let Some(node) = self.members.get_mut(&name).filter(there) else {
             return;
         };
+        let incarnation = node.hello.incarnation;
         let before = node.leaving;
-        let until = now.plus(within);
-        let hurry = now.plus(within.since(reserve));
         node.leaving = Some(Leaving {
-            until,
             // A notice that says less than the one before counts; said again, the same one gives no more time.
-            hurry: before.map_or(hurry, |told| told.hurry.min(hurry)),
-            cause,
-            released: false,
+            hurry: before.map_or(told.hurry, |before| before.hurry.min(told.hurry)),
+            ..told
         });
         if before.is_some() {
             return;
@@ -47,12 +49,28 @@ impl Coordinator {
             node,
             within,
             cause,
+            incarnation,
         });
         if self.moving.as_ref().is_some_and(|m| m.goal().seats(&name)) {
             self.step_move(Event::CallOff(format!("{name} leaves")));
         }
         // CL-5: it leaves once.
         self.retry_at = now;
+    }
+
+    /// A node is back of which the journal says that it goes: who said so need not say it again to a new leadership.
+    pub(super) fn goes_still(&mut self, name: &NodeName, incarnation: u64) {
+        let going = self.book.going.get(name);
+        let Some(going) = going.filter(|going| going.incarnation == incarnation) else {
+            return;
+        };
+        // A wall clock that jumped back gives no more time than was told.
+        let left = going.until.since(self.now.wall).min(going.within);
+        let (now, drain) = (self.now.steady, self.settings.bounds.drain);
+        let told = Leaving::told(now, [left, going.within], drain, going.cause);
+        if let Some(node) = self.members.get_mut(name) {
+            node.leaving.get_or_insert(told);
+        }
     }
 
     /// Somebody who knows says that the machine of a node will be taken: as if the node had said so itself.
@@ -105,6 +123,10 @@ impl Coordinator {
         match node.and_then(|node| node.leaving) {
             Some(leaving) if leaving.released => {
                 self.members.lose(name);
+                let node = self.members.get_mut(name);
+                if let Some(leaving) = node.and_then(|node| node.leaving.as_mut()) {
+                    leaving.left = true;
+                }
                 self.holding.remove(name);
                 self.risks.forget(name);
                 let node = name.clone();
@@ -145,7 +167,7 @@ impl Coordinator {
         node.is_some_and(|node| node.leaving.is_some())
     }
 
-    /// Replicas at work that end at once, as a node of theirs goes too soon for another to be made ready.
+    /// Replicas that can save and end at once, as a node of theirs goes too soon for another to be made ready.
     pub(super) fn hurried(&self) -> BTreeSet<u32> {
         let soon = |node: &&Node| {
             let leaving = node.leaving;
@@ -154,20 +176,47 @@ impl Coordinator {
         let here = self.members.nodes().filter(|(_, node)| soon(node));
         let places = here.filter_map(|(name, _)| self.book.layout.place_of(name));
         let replicas = places.map(|(replica, _)| replica);
-        replicas.filter(|n| self.is_at_work(*n)).collect()
+        replicas.filter(|n| self.can_save(*n)).collect()
     }
 
-    /// Ends what is only being prepared where there is no time for it.
+    /// Calls off a move that is in the way of such an end: any that does not drain one of those replicas already. CL-8
     pub(super) fn hurry(&mut self, hurried: &BTreeSet<u32>) {
-        let preparing = self.moving.as_ref().is_some_and(|moving| {
-            let changes = moving.goal().changes(&self.book.layout);
-            moving.phase() == Phase::Preparing && changes.iter().any(|n| hurried.contains(n))
-        });
-        if preparing {
-            let reason = "a node of it leaves before another can be made ready: its jobs are made durable first";
+        let layout = &self.book.layout;
+        let drains = |moving: &Move| {
+            let mut leads = hurried.iter().filter_map(|number| layout.lead(*number));
+            let drained = &moving.goal().drained;
+            moving.phase() == Phase::Draining && leads.any(|lead| drained.contains_key(lead))
+        };
+        let moving = self.moving.as_ref();
+        if !hurried.is_empty() && moving.is_some_and(|moving| !drains(moving)) {
+            let reason = "a node leaves before its stage can move: its jobs are made durable first";
             self.step_move(Event::CallOff(reason.into()));
-            self.retry_at = self.now.steady;
         }
+    }
+
+    /// Ends replicas in order whose nodes go before another can be made ready, at most once in `bounds.retry`. Nothing is
+    /// prepared for it: who is broken, or would have to open a seat, ends too, and is seated anew by the next move. CL-8
+    pub(super) fn end_hurried(&mut self, hurried: &BTreeSet<u32>) {
+        let now = self.now.steady;
+        if now < self.hurry_at {
+            return;
+        }
+        self.hurry_at = now.plus(self.settings.bounds.retry);
+        let mut target = self.book.layout.seats();
+        let seats = target
+            .iter()
+            .filter(|(n, _)| hurried.contains(*n))
+            .flat_map(|(_, seats)| seats);
+        let leaving = seats.filter(|seat| self.is_leaving(&seat.node));
+        let leaving: Vec<&str> = leaving.map(|seat| seat.node.as_str()).collect();
+        let reason = format!("{} leaves", leaving.join(", "));
+        target.retain(|n, _| !hurried.contains(n) && !self.book.broken.contains(n));
+        let mut goal = self.goal(target.clone(), reason.clone());
+        while let Some((unready, _)) = goal.opened.values().next().copied() {
+            target.remove(&unready);
+            goal = self.goal(target.clone(), reason.clone());
+        }
+        self.begin_toward(goal);
     }
 
     /// A connection ended. One of a node that was let go may have been lost with the word: it has left when it said so,

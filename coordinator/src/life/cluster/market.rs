@@ -28,6 +28,11 @@ impl Market {
     pub(super) fn owed(&self, job: JobId) -> Option<Money> {
         self.bills.get(&job).copied()
     }
+
+    /// A job is known no more.
+    pub(super) fn forget(&mut self, job: JobId) {
+        self.bills.remove(&job);
+    }
 }
 
 impl Coordinator {

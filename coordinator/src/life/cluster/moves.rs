@@ -40,23 +40,25 @@ impl Coordinator {
         self.note_losses();
         let hurried = self.hurried();
         self.hurry(&hurried);
-        let steady = self.now.steady;
-        if self.moving.is_some() || steady < self.retry_at || !self.may_move() {
+        if self.moving.is_some() {
+            return;
+        }
+        if !hurried.is_empty() {
+            return self.end_hurried(&hurried);
+        }
+        if self.now.steady < self.retry_at || !self.may_move() {
             return;
         }
         self.learn_paces();
         let snapshot = self.snapshot();
         let before = self.book.layout.seats();
-        if !hurried.is_empty() {
-            let mut target = before;
-            target.retain(|number, _| !hurried.contains(number));
-            let reason = self.reason();
-            return self.begin_move(target, reason);
-        }
         let placed = place(&snapshot, &before);
         match placed {
             Ok(target) => {
                 self.lack = lacking(&snapshot, &target);
+                if self.waits_for_more(&target) {
+                    return;
+                }
                 if target != before || !self.book.broken.is_empty() || self.lacks_links() {
                     let reason = self.reason();
                     self.begin_move(target, reason);
@@ -64,7 +66,7 @@ impl Coordinator {
             }
             Err(why) => {
                 self.lack = Some(why.clone());
-                if !before.is_empty() {
+                if !before.is_empty() && !self.waits_for_more(&Seats::new()) {
                     self.begin_move(Seats::new(), why.to_string());
                 }
             }
@@ -98,29 +100,6 @@ impl Coordinator {
         if let Some(node) = lost {
             self.step_move(Event::CallOff(format!("{node} is lost")));
         }
-    }
-
-    /// Whether enough is known of the nodes to decide.
-    fn may_move(&self) -> bool {
-        let steady = self.now.steady;
-        let bounds = &self.settings.bounds;
-        if self.book.layout.replicas.is_empty() {
-            let here = self
-                .members
-                .nodes()
-                .filter(|(_, node)| node.link.is_some())
-                .count();
-            let late = steady.since(self.empty_since) >= self.settings.layout.settle;
-            return here >= self.settings.layout.expect as usize || late;
-        }
-        let presence = |node: &NodeName| self.members.presence(steady, node, bounds);
-        let away = self
-            .book
-            .layout
-            .nodes()
-            .iter()
-            .any(|n| presence(n) == Presence::Away);
-        !away && self.settling.is_empty()
     }
 
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
@@ -178,32 +157,46 @@ impl Coordinator {
         }
     }
 
-    /// Begins a move to these seats. CL-3
+    /// Begins a move to these seats.
     pub(super) fn begin_move(&mut self, target: Seats, reason: String) {
-        // CL-5
-        self.retry_at = self.now.steady.plus(self.settings.bounds.retry);
+        let goal = self.goal(target, reason);
+        self.begin_toward(goal);
+    }
+
+    /// The move to these seats. What only settles has nothing yet that a drain could make durable.
+    pub(super) fn goal(&self, target: Seats, reason: String) -> Goal {
         let epoch = self.book.last_epoch.next();
         let (layout, broken) = (&self.book.layout, &self.book.broken);
-        let fresh = self.fresh();
-        let links = self.wanted_links(&target);
-        let wanted = links.as_ref();
-        let goal = Goal::new(
+        let (fresh, links) = (self.fresh(), self.wanted_links(&target));
+        let mut goal = Goal::new(
             layout,
             epoch,
             target,
-            wanted,
+            links.as_ref(),
             broken,
             &fresh,
-            reason.clone(),
+            reason,
         );
-        let replicas = goal.changes(layout);
+        goal.drained.retain(|lead, _| {
+            let place = layout.place_of(lead);
+            let settling = place.and_then(|(replica, _)| self.settling.get(&replica));
+            settling.is_none_or(Settling::is_attaching)
+        });
+        goal
+    }
+
+    /// Begins a move. CL-3
+    pub(super) fn begin_toward(&mut self, goal: Goal) {
+        // CL-5
+        self.retry_at = self.now.steady.plus(self.settings.bounds.retry);
+        let replicas = goal.changes(&self.book.layout);
         if replicas.is_empty() {
             return;
         }
         self.record(Change::MoveStarted {
-            epoch,
+            epoch: goal.epoch,
             replicas,
-            reason,
+            reason: goal.reason.clone(),
         });
         let (moving, effects) = Move::begin(self.now.steady, goal, &self.settings.bounds);
         self.moving = Some(moving);
@@ -301,6 +294,9 @@ impl Coordinator {
             self.empty_since = self.now.steady;
         }
         self.record(Change::InForce { layout });
+        let standing = &self.book.layout.replicas;
+        self.settling
+            .retain(|number, _| standing.contains_key(number));
         let after = self.book.layout.nodes();
         for (node, epoch) in before.iter().filter(|(node, _)| !after.contains(*node)) {
             self.holding.remove(node);

@@ -4,10 +4,10 @@ use shared::ids::{NodeName, PlanEpoch};
 use shared::wire::notice::{Held, Hello, Notice};
 use shared::wire::order::Order;
 
+use super::Coordinator;
 use super::risk::Teller;
-use super::{Coordinator, Effect};
 use crate::life::membership::{LinkId, Presence};
-use crate::life::transition::{Event, Phase, Settled};
+use crate::life::transition::{Event, Move, Phase, Settled};
 use crate::record::{Change, Source};
 
 impl Coordinator {
@@ -73,7 +73,8 @@ impl Coordinator {
             Notice::Refused { term, .. } => {
                 self.ignored += 1;
                 if term > self.book.term {
-                    self.effect(Effect::Deposed { term });
+                    self.link_ended(link, false);
+                    self.send_away(link, name, term);
                 }
             }
             Notice::Leaving(departure) => self.leaves(name, departure),
@@ -115,7 +116,7 @@ impl Coordinator {
 
     fn hello(&mut self, link: LinkId, hello: Hello) {
         if hello.term > self.book.term {
-            return self.effect(Effect::Deposed { term: hello.term });
+            return self.send_away(link, hello.node, hello.term);
         }
         let (name, incarnation, held) = (hello.node.clone(), hello.incarnation, hello.held.clone());
         self.succeed(&name, incarnation);
@@ -146,6 +147,7 @@ impl Coordinator {
                 self.step_move(Event::CallOff(format!("{name} was started again")));
             }
         }
+        self.goes_still(&name, incarnation);
         self.attach(&name, incarnation, held.as_ref());
         self.step_move(Event::Returned(name));
     }
@@ -185,10 +187,8 @@ impl Coordinator {
         if self.closing.is_some() {
             return self.save_again(node, since);
         }
-        let draining = self
-            .moving
-            .as_ref()
-            .is_some_and(|m| m.phase() == Phase::Draining);
+        let drains = |m: &Move| m.phase() == Phase::Draining && m.goal().drained.contains_key(node);
+        let draining = self.moving.as_ref().is_some_and(drains);
         if self.book.last_epoch > since && !draining {
             self.send(node, Order::Undrain { epoch: since });
         }
@@ -243,6 +243,9 @@ impl Coordinator {
             Settled::All => {
                 self.settling.remove(&replica);
                 self.absolve(replica);
+                if self.closing.is_some() {
+                    return;
+                }
                 let lead = self.book.layout.lead(replica).cloned();
                 let lead = lead
                     .and_then(|lead| self.members.get(&lead))

@@ -1,6 +1,6 @@
 //! What goes into the machine and what comes out of it.
 
-use shared::ids::{EventNumber, JobId, NodeName, Term};
+use shared::ids::{EventNumber, JobId, NodeName};
 use shared::life::Reason;
 use shared::units::Micros;
 use shared::wire::notice::Notice;
@@ -128,11 +128,6 @@ pub enum Effect {
     },
     /// Ask the planner how jobs train together, beside everything else; `Arranged` is the answer.
     Arrange(Question),
-    /// Another leads: stop at once, and write nothing.
-    Deposed {
-        /// Its term.
-        term: Term,
-    },
     /// All nodes were told to stop: stop too.
     Finished,
 }

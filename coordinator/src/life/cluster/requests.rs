@@ -160,6 +160,10 @@ impl Coordinator {
     }
 
     fn migrate(&mut self, from: &NodeName, to: Option<&NodeName>) -> Result<Reply, Refusal> {
+        if self.closing.is_some() {
+            let message = "the cluster is being shut down: no stage moves any more".into();
+            return Err(refusal(RefusalCode::Busy, message));
+        }
         let Some((replica, _)) = self.book.layout.place_of(from) else {
             let message = match self.members.get(from) {
                 Some(_) => format!("node {from} holds no stage: `spotmux nodes` shows who does"),
@@ -195,14 +199,18 @@ impl Coordinator {
     /// Whether a node can be the aim of a move.
     fn may_take(&self, to: &NodeName) -> Result<(), Refusal> {
         let bounds = &self.settings.bounds;
-        if self.members.get(to).is_none() {
+        let Some(node) = self.members.get(to) else {
             let message = format!("no node {to} ever came: `spotmux nodes` lists all");
             return Err(refusal(RefusalCode::NotFound, message));
-        }
+        };
         let taken = self.book.layout.place_of(to).is_some();
         let drained = self.book.draining.contains(to);
         if self.is_leaving(to) {
             let message = format!("node {to} leaves: name another");
+            return Err(refusal(RefusalCode::Conflict, message));
+        }
+        if let Some(why) = self.cannot_hold(to, node).filter(|_| node.link.is_some()) {
+            let message = format!("{why}: name another node, or ask again then");
             return Err(refusal(RefusalCode::Conflict, message));
         }
         let here = self.members.presence(self.now.steady, to, bounds) == Presence::Here;

@@ -22,16 +22,20 @@ impl Coordinator {
             if node.leaving.is_some() {
                 return Some(format!("{name} leaves"));
             }
-            if node.device.hangs {
-                return Some(format!(
-                    "the device of {name} does not come back from its work"
-                ));
-            }
-            let out = node.unfit_until.since(self.now.steady);
-            (out.0 > 0)
-                .then(|| format!("{name} could not hold a stage, and is tried again in {out}"))
+            self.cannot_hold(name, node)
         };
         here.filter_map(why).collect()
+    }
+
+    /// Why a node that is here cannot hold a stage now, whatever its operator wants.
+    pub(super) fn cannot_hold(&self, name: &NodeName, node: &Node) -> Option<String> {
+        if node.device.hangs {
+            return Some(format!(
+                "the device of {name} does not come back from its work"
+            ));
+        }
+        let out = node.unfit_until.since(self.now.steady);
+        (out.0 > 0).then(|| format!("{name} could not hold a stage, and is tried again in {out}"))
     }
 
     /// Why fewer replicas stand than are wanted, with who is kept from work.

@@ -7,12 +7,15 @@ mod drains;
 mod endings;
 mod hangs;
 mod hopes;
+mod hurried;
+mod kept;
 mod leaving;
 mod losses;
 mod market;
 mod outages;
 mod restarts;
 mod risks;
+mod swaps;
 mod waiting;
 
 use shared::ids::{EventNumber, JobName, PlanEpoch};

@@ -107,7 +107,9 @@ impl Coordinator {
                 .get(stage as usize)?;
             Some((replica, stage, seat.first_layer, seat.end_layer))
         });
-        let health = if node.link.is_none() || node.device.hangs {
+        let health = if node.leaving.is_some_and(|leaving| leaving.left) {
+            NodeHealth::Left
+        } else if node.link.is_none() || node.device.hangs {
             NodeHealth::Lost
         } else if self.book.draining.contains(name) || node.leaving.is_some() {
             NodeHealth::Draining

@@ -72,11 +72,8 @@ impl Ledger {
                 ),
             );
         }
-        let job = self
-            .jobs
-            .keys()
-            .next_back()
-            .map_or(JobId(1), |last| last.next());
+        let known = self.jobs.keys().next_back().copied();
+        let job = known.max(self.last).map_or(JobId(1), |last| last.next());
         let accepted = Box::new(Accepted {
             name,
             method: spec.adapter.in_words(),

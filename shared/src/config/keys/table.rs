@@ -480,6 +480,18 @@ pub const KEYS: &[Key] = &[
         "those that have not ended; about 4 KiB each",
     ),
     key(
+        "limits.ended_jobs_kept",
+        count(1, 1_000_000),
+        "jobs",
+        "the newest that ended, about 4 KiB each; the others are known no more",
+    ),
+    key(
+        "limits.gone_nodes_kept",
+        count(1, 100_000),
+        "nodes",
+        "the newest that are gone, about 1 KiB each; the others are known no more",
+    ),
+    key(
         "limits.jobs_per_replica",
         count(1, 4096),
         "jobs",

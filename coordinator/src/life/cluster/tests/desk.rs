@@ -50,6 +50,8 @@ pub(super) struct Desk {
     pub(super) told: Vec<EventView>,
     /// Of every node that comes.
     pub(super) memory: Bytes,
+    /// The newest that nodes that come obeyed.
+    pub(super) term: Term,
     now: u64,
     /// By how much the wall clock is ahead of the one that never jumps.
     pub(super) ahead: Micros,
@@ -82,6 +84,7 @@ impl Desk {
             records: 0,
             told: Vec::new(),
             memory: Bytes(1 << 20),
+            term: Term(0),
             now: 0,
             ahead: Micros(0),
             hung: BTreeMap::new(),
@@ -177,7 +180,7 @@ impl Desk {
             memory: self.memory,
             threads: 1,
             device: "cpu".into(),
-            term: Term(0),
+            term: self.term,
             held,
             unheard: told + 1,
             clock: Micros(0),

@@ -5,7 +5,7 @@ use shared::wire::notice::Held;
 use shared::wire::order::Order;
 use shared::wire::request::{Reply, Request};
 
-use super::super::Effect;
+use super::super::{Effect, Input};
 use super::desk::{Desk, name};
 use super::losses::{at_work, stalls};
 use crate::life::placement::Stages;
@@ -82,7 +82,7 @@ fn cl_7_a_node_that_was_away_is_told_to_stop_when_it_is_back() {
     assert!(desk.orders("a").contains(&Order::Stop));
     let finished = |outcome: &super::super::Outcome| outcome.effects.contains(&Effect::Finished);
     desk.end("a");
-    let ticked = desk.input(super::super::Input::Tick);
+    let ticked = desk.input(Input::Tick);
     assert!(!finished(&ticked), "b may yet come back");
     desk.come("b", 1, held(1));
     assert!(desk.orders("b").contains(&Order::Stop));
@@ -104,6 +104,106 @@ fn cl_7_an_end_in_order_makes_jobs_durable_before_any_node_stops() {
     for node in ["a", "b", "c"] {
         assert_eq!(desk.orders(node), [Order::Stop], "{node}");
     }
+}
+
+/// The same stage with a job.
+fn training(stage: u32, job: shared::ids::JobId) -> Option<Held> {
+    held(stage).map(|held| Held {
+        jobs: vec![(job, 1)],
+        ..held
+    })
+}
+
+fn is_over(desk: &mut Desk) -> bool {
+    let ticked = desk.input(Input::Tick);
+    ticked.effects.contains(&Effect::Finished)
+}
+
+/// Kinds of events about what was not saved, and who is lost.
+fn told(desk: &Desk) -> Vec<String> {
+    let views = desk.journal.iter().map(crate::record::Record::view);
+    let kinds = views.map(|view| view.kind);
+    kinds
+        .filter(|kind| ["not_saved", "node_lost"].contains(&kind.as_str()))
+        .collect()
+}
+
+#[test]
+fn cl_7_an_end_after_a_restart_saves_what_is_back_and_tells_all_to_stop() {
+    let (mut desk, job) = at_work(2, &["a", "b"]);
+    desk.restart();
+    desk.come("a", 1, training(0, job));
+    forget_orders(&mut desk);
+    desk.ask(Request::Shutdown);
+    let orders = desk.orders("a");
+    assert!(orders.iter().any(is_drained), "{orders:?}");
+    assert!(!orders.contains(&Order::Stop));
+    desk.drained("a", Ok(()));
+    assert!(desk.orders("a").contains(&Order::Stop));
+    desk.end("a");
+    assert!(!is_over(&mut desk), "b may yet come");
+    desk.come("b", 1, held(1));
+    assert!(desk.orders("b").contains(&Order::Stop));
+    desk.end("b");
+    assert!(is_over(&mut desk));
+    assert_eq!(told(&desk), [""; 0]);
+}
+
+#[test]
+fn cl_7_an_end_after_a_restart_waits_for_who_is_not_back_yet() {
+    let (mut desk, job) = at_work(2, &["a", "b"]);
+    desk.restart();
+    desk.ask(Request::Shutdown);
+    desk.pass(3_000);
+    assert!(!is_over(&mut desk));
+    desk.come("b", 1, held(1));
+    assert!(
+        !desk.orders("b").contains(&Order::Stop),
+        "a needs it to save"
+    );
+    desk.come("a", 1, training(0, job));
+    let orders = desk.orders("a");
+    assert!(orders.iter().any(is_drained), "{orders:?}");
+    desk.drained("a", Ok(()));
+    for node in ["a", "b"] {
+        assert!(desk.orders(node).contains(&Order::Stop), "{node}");
+        desk.end(node);
+    }
+    assert!(is_over(&mut desk));
+    assert_eq!(told(&desk), [""; 0]);
+}
+
+#[test]
+fn cl_7_what_never_came_back_to_save_is_told() {
+    let (mut desk, _) = at_work(2, &["a", "b"]);
+    desk.restart();
+    desk.ask(Request::Shutdown);
+    desk.pass(11_000);
+    assert!(!is_over(&mut desk));
+    desk.pass(2_000);
+    assert!(is_over(&mut desk));
+    assert_eq!(told(&desk), ["not_saved"]);
+    // And so it is of one that is not waited for.
+    let (mut desk, _) = at_work(1, &["a"]);
+    for _ in 0..2 {
+        desk.ask(Request::Shutdown);
+    }
+    assert_eq!(told(&desk), ["not_saved"]);
+}
+
+#[test]
+fn cl_7_nodes_that_do_not_stop_are_lost_at_a_bound() {
+    let (mut desk, _) = at_work(1, &["a", "b"]);
+    desk.ask(Request::Shutdown);
+    desk.drained("a", Ok(()));
+    desk.end("a");
+    desk.pass(58_000);
+    // Another word of its operator gives it no more time.
+    desk.ask(Request::Shutdown);
+    assert!(!is_over(&mut desk), "b is heard");
+    desk.pass(3_000);
+    assert!(is_over(&mut desk));
+    assert_eq!(told(&desk), ["node_lost"]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use shared::units::Micros;
 use shared::wire::notice::{Departure, LeaveCause, Notice};
 use shared::wire::order::Order;
 use shared::wire::request::{RefusalCode, Reply, Request};
+use shared::wire::view::NodeHealth;
 
 use super::super::{Effect, Input, Outcome};
 use super::desk::{Desk, name};
@@ -68,6 +69,18 @@ fn cl_8_the_stage_of_a_node_that_leaves_moves_and_then_it_is_let_go() {
     goes_on(&mut desk, job, "b");
     desk.pass(10_000);
     assert_eq!(told(&desk), ["node_leaving", "node_left"]);
+    let health = |desk: &Desk, node: &str| {
+        let views = desk.machine.node_views();
+        let view = views.iter().find(|view| view.name == name(node));
+        view.map(|view| view.health)
+    };
+    assert_eq!(health(&desk, "a"), Some(NodeHealth::Left));
+    // It is a node like any other when it is back, and one that is not heard any more is lost.
+    desk.come("a", 2, None);
+    assert_eq!(health(&desk, "a"), Some(NodeHealth::Alive));
+    desk.leave("a");
+    desk.pass(4_000);
+    assert_eq!(health(&desk, "a"), Some(NodeHealth::Lost));
 }
 
 #[test]

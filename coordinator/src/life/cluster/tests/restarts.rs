@@ -91,12 +91,79 @@ fn a_restart_in_the_middle_of_a_drain_calls_the_move_off_and_says_so() {
 }
 
 #[test]
-fn a_newer_leader_ends_this_one() {
-    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
-    desk.come("a", 1, None);
+fn a_node_that_obeyed_a_newer_leadership_is_sent_away_and_ends_nothing() {
+    let (mut desk, job) = losses::at_work(1, &["a", "b"]);
+    let closed = |outcome: &Outcome| {
+        let reasons = outcome.effects.iter().filter_map(|effect| match effect {
+            Effect::Close { reason, .. } => Some(reason.clone()),
+            _ => None,
+        });
+        reasons.collect::<Vec<_>>()
+    };
     let (term, reason) = (Term(9), String::new());
-    let outcome = desk.tell("a", Notice::Refused { term, reason });
-    assert_eq!(outcome.effects, [Effect::Deposed { term }]);
+    let refused = desk.tell("b", Notice::Refused { term, reason });
+    let told = closed(&refused);
+    assert_eq!(told.len(), 1, "{:?}", refused.effects);
+    for part in [
+        "term t9",
+        "another coordinator leads",
+        "restored from a backup",
+        "start it again",
+    ] {
+        assert!(told[0].contains(part), "{part}: {told:?}");
+    }
+    // It tries again, with any number.
+    for term in [Term(9), Term(u64::MAX)] {
+        desk.term = term;
+        desk.come("b", 1, None);
+        assert_eq!(desk.orders("b"), [], "nothing is said to it");
+    }
+    let ahead = desk.journal.iter();
+    let ahead = ahead.filter(|record| matches!(record.change, Change::NodeAhead { .. }));
+    assert_eq!(ahead.count(), 1, "it is told once");
+    desk.pass(5_000);
+    assert_eq!(desk.state(job), JobState::Running);
+    // Another process of that name is let in.
+    desk.term = Term(0);
+    desk.come("b", 2, None);
+    assert!(matches!(desk.orders("b")[..], [Order::Heard { .. }, ..]));
+}
+
+#[test]
+fn cl_8_what_was_said_of_a_machine_is_known_to_the_next_leadership() {
+    let (mut desk, job) = losses::at_work(1, &["a", "b"]);
+    let (node, within) = (name("a"), Micros(30_000_000));
+    assert_eq!(desk.ask(Request::Reclaim { node, within }), Reply::Done);
+    desk.pass(5_000);
+    let held = Held {
+        epoch: PlanEpoch(1),
+        replica: 0,
+        stage: 0,
+        linked: true,
+        jobs: vec![(job, 1)],
+        paused: Vec::new(),
+    };
+    desk.restart();
+    desk.come("a", 1, Some(held));
+    desk.come("b", 1, None);
+    desk.pass(300);
+    let orders = desk.orders("b");
+    let prepare = |order: &Order| matches!(order, Order::Prepare { .. });
+    assert!(orders.iter().any(prepare), "{orders:?}");
+    // b does not come to it: what a knows is made durable in the last third of what was told.
+    desk.pass(14_000);
+    let drain = |order: &Order| matches!(order, Order::Drain { .. });
+    assert!(!desk.orders("a").iter().any(drain));
+    desk.pass(1_500);
+    assert!(desk.orders("a").iter().any(drain));
+    let said = desk.journal.iter();
+    let said = said.filter(|record| matches!(record.change, Change::NodeLeaving { .. }));
+    assert_eq!(said.count(), 1);
+    // Another process of that name does not go.
+    desk.restart();
+    desk.come("a", 2, None);
+    assert!(!desk.machine.is_leaving(&name("a")));
+    assert!(desk.machine.book.going.is_empty());
 }
 
 #[test]
