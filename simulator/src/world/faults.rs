@@ -63,7 +63,7 @@ impl World {
                 Fault::Crash(node)
             }
             15 | 16 => Fault::Hang(node, Micros(long.0 * 2)),
-            17 => Fault::Store(long),
+            17 => Fault::Store(Micros(long.0 * 2)),
             13 | 14 => {
                 let within = self.millis(0, 4_000);
                 Fault::Leave(node, within)
