@@ -194,13 +194,15 @@ impl<'a> Leading<'a> {
         while let Ok(StoredSample { order, states }) = self.inside.searched.try_recv() {
             self.host(order, states);
         }
-        let working = self.drained.is_none() && !self.lead.is_idle();
+        let gathers = self.coming.gathers((self.around.clock)());
+        let working = self.drained.is_none() && !self.lead.is_idle() && !gathers;
         if !working {
             self.texts.owe_nothing();
         }
         self.write_on()?;
         let events = if working && !self.holds_rounds() {
             self.texts.round_taken();
+            self.coming.begun();
             self.lead.round()?
         } else {
             self.lead.tend()?

@@ -31,6 +31,8 @@ use crate::replica::watch::Watch;
 use crate::train::event::Event as Training;
 use crate::train::seal;
 
+mod coming;
+
 const JOB: JobId = JobId(1);
 /// Steps of the job: its rows are one batch, twice.
 const STEPS: u64 = 2;
@@ -414,47 +416,6 @@ fn a_store_that_does_not_answer_is_told_in_time_and_orders_are_heard_meanwhile()
     office.pass(WAITS.most);
     turn_until(&mut leading, "it is stored", || office.drained().len() == 2);
     assert_eq!(office.drained()[1], Ok(()));
-}
-
-#[test]
-fn co_a_job_that_the_store_does_not_give_keeps_none_from_training() {
-    let mut office = Office::open();
-    let lead = office.lead.take().unwrap();
-    let mut leading = Leading::new(lead, &office.around);
-    let late = JobId(2);
-    office.store.shut("slow");
-    let orders = vec![
-        office.long_order(JOB, 3, "rows"),
-        office.long_order(late, 40, "slow"),
-    ];
-    leading.obey(Command::Admit(orders)).unwrap();
-    leading
-        .obey(Command::Act(late, shared::wire::order::JobAction::Pause))
-        .unwrap();
-    turn_until(&mut leading, "the other job trains", || {
-        office.told(|notice| matches!(notice, JobNotice::Exported { .. }))
-    });
-    let of_late = |event: &Event| matches!(event, Event::Job(_, job, ..) if *job == late);
-    assert_eq!(office.count(of_late), 0);
-    // CO-3
-    leading.obey(Command::Drain(PlanEpoch(2))).unwrap();
-    office.store.open();
-    let looked = leading.inside.looked.recv_timeout(PATIENCE).unwrap();
-    leading.outside.looks.send(looked).unwrap();
-    turn_until(&mut leading, "it is drained", || {
-        !office.drained().is_empty()
-    });
-    assert_eq!(office.count(of_late), 0);
-    // CO-1, CO-2
-    leading.obey(Command::Undrain).unwrap();
-    let paused = |event: &Event| matches!(event, Event::Job(_, job, _, JobNotice::Paused { step: 0..=1 }) if *job == late);
-    turn_until(&mut leading, "it comes, and halts", || {
-        office.count(paused) == 1
-    });
-    let admitted = |event: &Event| {
-        of_late(event) && matches!(event, Event::Job(.., JobNotice::Admitted { .. }))
-    };
-    assert_eq!(office.count(admitted), 1);
 }
 
 #[test]
