@@ -31,6 +31,7 @@ use crate::replica::watch::Watch;
 use crate::train::event::Event as Training;
 use crate::train::seal;
 
+mod aside;
 mod coming;
 
 const JOB: JobId = JobId(1);
