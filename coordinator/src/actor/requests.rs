@@ -152,7 +152,15 @@ impl CoordinatorService {
             if last && let Some(rest) = text(&[]) {
                 stream.sender.send(&Reply::Piece(rest)).await?;
             }
-            stream.sender.send(&reply).await?;
+            match stream.sender.send(&reply).await {
+                // Nothing of it was sent.
+                Err(NetError::Codec(error)) => {
+                    let message = format!("the answer cannot be sent: {error}");
+                    let refused = Reply::Refused(refusal(RefusalCode::Internal, message));
+                    return stream.sender.send(&refused).await;
+                }
+                sent => sent?,
+            }
             if last {
                 return Ok(());
             }
@@ -167,8 +175,8 @@ impl CoordinatorService {
         stop: Stop,
     ) -> Result<(), NetError> {
         let language = &self.settings.language;
-        let vocabulary = self.settings.decisions.backbone.shape.vocab;
-        let order = match samples::order(request, language, vocabulary) {
+        let shape = &self.settings.decisions.backbone.shape;
+        let order = match samples::order(request, language, shape) {
             Ok(order) => order,
             Err(refusal) => return stream.sender.send(&Reply::Refused(refusal)).await,
         };
