@@ -140,8 +140,14 @@ impl CoordinatorService {
                 () = stop.wait() => return stream.sender.send(&closing()).await,
             };
             let (reply, last) = match told {
-                // Too slow: the machine gave it up.
-                None => return Ok(()),
+                // The actor ended, or gave up a client that is too slow.
+                None => {
+                    let last = match self.actor.connected() {
+                        true => too_slow(),
+                        false => closing(),
+                    };
+                    return stream.sender.send(&last).await;
+                }
                 Some(ToClient::Reply(reply, last)) => (*reply, last),
                 Some(ToClient::Tokens(tokens)) => match text(&tokens) {
                     Some(text) => (Reply::Piece(text), false),
@@ -220,6 +226,14 @@ impl CoordinatorService {
             _ => Err(closing()),
         }
     }
+}
+
+fn too_slow() -> Reply {
+    let message = format!(
+        "answers came faster than they were taken, and more than {ANSWERS} waited: ask again, for events behind the last one seen \
+         (--after)"
+    );
+    Reply::Refused(refusal(RefusalCode::Busy, message))
 }
 
 fn closing() -> Reply {

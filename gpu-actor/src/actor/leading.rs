@@ -254,6 +254,7 @@ impl<'a> Leading<'a> {
                 self.sample(order);
                 Ok(())
             }
+            Command::EndSample(number) => self.let_text_go(number),
         }
     }
 

@@ -470,6 +470,39 @@ fn tx_a_text_of_a_job_that_trains_holds_rounds_back_and_no_orders() {
 }
 
 #[test]
+fn tx_1_no_token_is_made_of_a_text_that_nobody_waits_for() {
+    let mut office = Office::open();
+    let lead = office.lead.take().unwrap();
+    let mut leading = Leading::new(lead, &office.around);
+    let begun =
+        |number: u64| move |event: &Event| matches!(event, Event::Piece(of, _) if *of == number);
+    for number in 1..=3 {
+        leading.obey(sample(number, None, 40)).unwrap();
+    }
+    turn_until(&mut leading, "the first is begun", || {
+        office.count(begun(1)) > 0
+    });
+    let made = office.count(begun(1));
+    for number in [1, 2, 7] {
+        leading.obey(Command::EndSample(number)).unwrap();
+    }
+    let ended = |event: &Event| *event == Event::SampleEnded(3, Ok(()));
+    turn_until(&mut leading, "the last ends", || office.count(ended) == 1);
+    assert_eq!((office.count(begun(1)), office.count(begun(2))), (made, 0));
+    assert_eq!(office.count(begun(3)), 40);
+    // One that is looked for meanwhile is not begun either.
+    office.store.shut("jobs/");
+    leading.obey(sample(4, Some(JOB), 9)).unwrap();
+    leading.obey(Command::EndSample(4)).unwrap();
+    office.store.open();
+    let searched = leading.inside.searched.recv_timeout(PATIENCE).unwrap();
+    leading.host(searched.order, Ok(Vec::new()));
+    assert!(!leading.texts.are_under_way());
+    let answered = |event: &Event| matches!(event, Event::SampleEnded(number, _) if *number != 3);
+    assert_eq!(office.count(answered), 0);
+}
+
+#[test]
 fn tx_1_what_is_asked_too_much_or_too_late_is_answered() {
     let mut office = Office::open();
     let lead = office.lead.take().unwrap();
