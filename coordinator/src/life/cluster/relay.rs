@@ -208,7 +208,7 @@ impl Coordinator {
             let maker = &sample.maker;
             let broken = self.book.broken.contains(&maker.replica);
             let why = if broken || self.maker(maker.replica).as_ref() != Some(maker) {
-                "its replica moved or broke; ask again".to_owned()
+                "its replica moved, broke or lost its connection; ask again".to_owned()
             } else if now.since(sample.heard) >= SILENCE {
                 format!("it made no token for {SILENCE}; ask again, or drain it")
             } else {
