@@ -301,6 +301,11 @@ impl Duty {
                 }
                 self.if_leading(epoch, "hasten", effects, |_| Effect::Hasten(every_steps));
             }
+            Order::EndSample { epoch, number } => {
+                if self.leads(epoch) {
+                    effects.push(Effect::EndSample(number));
+                }
+            }
             Order::Stop => effects.push(Effect::Stop),
         }
     }

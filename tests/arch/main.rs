@@ -1,5 +1,6 @@
 //! The house keeps its own rules: the same checks as `cargo xtask layers` and `cargo xtask sizes`.
 
+mod keys;
 mod pages;
 
 use std::path::Path;

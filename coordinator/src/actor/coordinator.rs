@@ -3,7 +3,7 @@
 //! Messages wait when the mailbox is full: a node that tells more than can be taken is slowed down by its own connection,
 //! and so is a client. An answer that finds no room ends the client's stream; an order that finds none ends the node's.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, StreamHandler};
@@ -17,8 +17,8 @@ use super::journal::{Writer, Written};
 use super::leadership::Leadership;
 use super::logging;
 use super::messages::{
-    AdapterOf, Arranged, Arrived, Ask, Ending, Gone, Left, Prepare, Prepared, Question, Stop,
-    ToClient, ToNode, Told,
+    AdapterOf, Arranged, Arrived, Ask, Ending, Gone, Left, Prepare, Prepared, Question, Recalled,
+    Stop, ToClient, ToNode, Told,
 };
 use super::meters::{Counts, Meters};
 use super::planner;
@@ -26,6 +26,9 @@ use super::recall::{self, Wanted};
 use super::settings::{Clock, CoordinatorSettings};
 use crate::life::cluster::{Coordinator, Effect, Handle, Input, Now, Outcome};
 use crate::life::membership::LinkId;
+
+#[cfg(test)]
+mod tests;
 
 /// Messages of all kinds that may wait.
 const MAILBOX: usize = 1024;
@@ -45,6 +48,8 @@ pub(super) struct CoordinatorActor {
     ending: Option<oneshot::Sender<Ending>>,
     nodes: BTreeMap<LinkId, mpsc::Sender<ToNode>>,
     clients: BTreeMap<Handle, mpsc::Sender<ToClient>>,
+    /// Clients whose answers found no room: the machine hears of it when their streams end.
+    slow: BTreeSet<Handle>,
     last: u64,
     appended: u64,
     since_snapshot: u64,
@@ -73,6 +78,7 @@ impl CoordinatorActor {
             ending: Some(ending),
             nodes: BTreeMap::new(),
             clients: BTreeMap::new(),
+            slow: BTreeSet::new(),
             last: 0,
             appended: 0,
             since_snapshot: 0,
@@ -150,8 +156,8 @@ impl CoordinatorActor {
                     job,
                     after,
                     until,
-                    last,
-                } => self.recall(handle, Wanted { job, after, until }, last),
+                    follow,
+                } => self.recall(handle, Wanted { job, after, until }, follow, context),
                 Effect::StartPreparing { job, submission } => {
                     (self.prepare)(job, submission, context.address().recipient());
                 }
@@ -181,19 +187,30 @@ impl CoordinatorActor {
             .is_some_and(|client| client.try_send(told).is_err());
         if full {
             self.clients.remove(&handle);
+            self.slow.insert(handle);
         }
     }
 
-    /// Events that are in the journal only go to the client from a task of their own.
-    fn recall(&mut self, handle: Handle, wanted: Wanted, last: bool) {
-        let client = if last {
-            self.clients.remove(&handle)
-        } else {
-            self.clients.get(&handle).cloned()
+    /// Events that are in the journal only go to the client from a task of their own; the machine goes on behind them.
+    fn recall(&self, handle: Handle, wanted: Wanted, follow: bool, context: &Context<Self>) {
+        let client = self.clients.get(&handle).cloned();
+        let (Some(client), Some(writer)) = (client, &self.writer) else {
+            return;
         };
-        if let (Some(client), Some(writer)) = (client, &self.writer) {
-            actix::spawn(recall::tell(writer.reader(), wanted, client, last));
-        }
+        let (reader, actor) = (writer.reader(), context.address());
+        actix::spawn(async move {
+            if recall::tell(reader, wanted, &client).await {
+                let (job, after) = (wanted.job, wanted.until);
+                let recalled = Recalled {
+                    handle,
+                    job,
+                    after,
+                    follow,
+                };
+                // An actor that is gone has ended the client's stream.
+                let _ = actor.send(recalled).await;
+            }
+        });
     }
 
     /// Whoever runs the actor is told once why it ends, and ends it.
@@ -295,8 +312,31 @@ impl Handler<Gone> for CoordinatorActor {
     type Result = ();
 
     fn handle(&mut self, Gone(handle): Gone, context: &mut Self::Context) {
-        if self.clients.remove(&handle).is_some() {
+        let waited = self.clients.remove(&handle).is_some();
+        if self.slow.remove(&handle) || waited {
             self.take(Input::Dropped(handle), context);
+        }
+    }
+}
+
+impl Handler<Recalled> for CoordinatorActor {
+    type Result = ();
+
+    fn handle(&mut self, recalled: Recalled, context: &mut Self::Context) {
+        let Recalled {
+            handle,
+            job,
+            after,
+            follow,
+        } = recalled;
+        if self.clients.contains_key(&handle) {
+            let input = Input::Recalled {
+                handle,
+                job,
+                after,
+                follow,
+            };
+            self.take(input, context);
         }
     }
 }

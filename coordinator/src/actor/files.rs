@@ -159,9 +159,13 @@ pub(super) fn adapter(
     let (id, state) = (job.id, job.state);
     let message = match state {
         JobState::Succeeded => return Ok(job.files.clone()),
-        JobState::Failed | JobState::Cancelled => format!(
-            "job {id} has no adapter: it is {state}; `spotmux sample --job {id}` uses its last durable state"
+        JobState::Failed | JobState::Cancelled if job.durable > 0 => format!(
+            "job {id} has no adapter: it is {state}; `spotmux sample --job {id}` uses its state after step {}",
+            job.durable
         ),
+        JobState::Failed | JobState::Cancelled => {
+            format!("job {id} has no adapter: it is {state}, and no step of it was stored")
+        }
         _ => format!("job {id} has no adapter yet: it is {state}; wait until it succeeded"),
     };
     Err(refusal(RefusalCode::NotFound, message))
@@ -209,7 +213,7 @@ async fn read(
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use shared::ids::NodeName;
+    use shared::ids::{JobId, NodeName};
     use shared::units::Micros;
     use shared::wire::notice::JobNotice;
 
@@ -224,9 +228,8 @@ mod tests {
         (key.to_owned(), stamp.sha256, stamp.bytes)
     }
 
-    #[test]
-    fn an_adapter_is_what_a_job_that_succeeded_told_of() {
-        let mut ledger = Ledger::default();
+    /// A job as it is when it was just submitted.
+    fn submitted(ledger: &mut Ledger) -> JobId {
         let spec =
             r#"{"name":"a","adapter":{"method":"lora","rank":2},"data":{"train":"d.jsonl"}}"#;
         let file = FileRef {
@@ -242,8 +245,23 @@ mod tests {
         let Ok(Submitted::New(job, accepted)) = submitted else {
             panic!("it is new")
         };
-        let submitted = Change::Submitted { job, accepted };
-        ledger.apply(Micros(1), &submitted);
+        ledger.apply(Micros(1), &Change::Submitted { job, accepted });
+        job
+    }
+
+    fn heard(job: JobId, number: u64, notice: JobNotice) -> Change {
+        let from = Source {
+            node: NodeName::new("n1").unwrap(),
+            incarnation: 1,
+            number,
+        };
+        Change::Heard { from, job, notice }
+    }
+
+    #[test]
+    fn an_adapter_is_what_a_job_that_succeeded_told_of() {
+        let mut ledger = Ledger::default();
+        let job = submitted(&mut ledger);
         let early = adapter(&ledger, &JobRef::Id(job)).unwrap_err();
         assert_eq!(early.code, RefusalCode::NotFound);
         assert!(
@@ -253,23 +271,36 @@ mod tests {
         let mut ended = ledger.clone();
         ended.apply(Micros(2), &Change::CancelAsked { job });
         let none = adapter(&ended, &JobRef::Id(job)).unwrap_err();
-        assert!(none.message.contains("it is cancelled"), "{none:?}");
+        assert!(
+            none.message.contains("it is cancelled, and no step"),
+            "{none:?}"
+        );
         let files = vec![written(b"{}")];
-        let from = Source {
-            node: NodeName::new("n1").unwrap(),
-            incarnation: 1,
-            number: 1,
-        };
         let exported = JobNotice::Exported {
             files: files.clone(),
         };
-        let heard = Change::Heard {
-            from,
-            job,
-            notice: exported,
-        };
-        ledger.apply(Micros(3), &heard);
+        ledger.apply(Micros(3), &heard(job, 1, exported));
         assert_eq!(adapter(&ledger, &JobRef::Id(job)), Ok(files));
+    }
+
+    #[test]
+    fn of_a_job_that_was_set_aside_is_said_which_state_is_left() {
+        let mut ledger = Ledger::default();
+        let job = submitted(&mut ledger);
+        let (bytes, reason) = (units::Bytes(1), "the loss is infinite".to_owned());
+        let notices = [
+            JobNotice::Durable { step: 3, bytes },
+            JobNotice::Quarantined { step: 3, reason },
+        ];
+        for (number, notice) in (1..).zip(notices) {
+            ledger.apply(Micros(number), &heard(job, number, notice));
+        }
+        let why = ledger.get(job).unwrap().reason.clone().unwrap().message;
+        let none = adapter(&ledger, &JobRef::Id(job)).unwrap_err();
+        for told in [&why, &none.message] {
+            assert!(told.contains("its state after step 3"), "{told}");
+            assert!(told.contains("spotmux sample --job j1"), "{told}");
+        }
     }
 
     #[test]

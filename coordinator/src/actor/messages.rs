@@ -1,7 +1,7 @@
 //! What the coordinator actor is told, and what it tells connections.
 
 use actix::{Message, Recipient};
-use shared::ids::JobId;
+use shared::ids::{EventNumber, JobId};
 use shared::life::Reason;
 use shared::units::Bytes;
 use shared::wire::notice::Notice;
@@ -27,7 +27,7 @@ pub(super) enum ToClient {
     Tokens(Vec<u32>),
 }
 
-/// Answers that may wait for a client's network; one more is refused: the stream ends, and the client asks again.
+/// Answers that may wait for a client's network; one more is refused: the stream ends, the client is told why, and asks again.
 pub(super) const ANSWERS: usize = 256;
 /// Orders that may wait for a node's network; one more is refused: the connection ends, and the node starts over.
 pub(super) const ORDERS: usize = 1024;
@@ -53,6 +53,18 @@ pub(super) struct AdapterOf(pub(super) JobRef);
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Gone(pub(super) Handle);
+
+/// A client has the events that only the journal had. When the mailbox is full it waits.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Recalled {
+    pub(super) handle: Handle,
+    pub(super) job: Option<JobId>,
+    /// Up to this one.
+    pub(super) after: EventNumber,
+    /// Whether it wants what comes, too.
+    pub(super) follow: bool,
+}
 
 /// A node connected; its number. When the mailbox is full it waits.
 #[derive(Debug, Message)]

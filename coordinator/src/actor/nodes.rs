@@ -49,9 +49,13 @@ pub(super) async fn serve(
                 }
             },
             told = inbox.recv() => match told {
-                Some(ToNode::Order(ordered)) => {
-                    stream.sender.send(&*ordered).await?;
-                }
+                Some(ToNode::Order(ordered)) => match stream.sender.send(&*ordered).await {
+                    // Nothing of it was sent: one order that cannot be is no reason to end a node's work.
+                    Err(NetError::Codec(error)) => {
+                        tracing::error!(node = peer.identity.name.as_str(), %error, "an order is not sent");
+                    }
+                    sent => sent?,
+                },
                 Some(ToNode::Close(reason)) => {
                     peer.close(CloseCode::Forbidden, &reason);
                     return Ok(());

@@ -1,6 +1,7 @@
 //! Turns the files of a submission into token rows in the store, beside everything else.
 //!
-//! - `PP-1` Few jobs are read at once: each has its files and its rows in memory.
+//! - `PP-1` Few jobs are read at once, and of several together no more than [`MIB`] of files: each has its files and its rows in
+//!   memory. So it is after a restart, when all that were not read come at once.
 //! - `PP-2` A store that does not answer fails no job before `bounds.outage`; it is asked again, later each time.
 
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use shared::job::JobSpec;
 use shared::life::{Reason, ReasonClass};
 use shared::units::Micros;
 use shared::wire::request::Submission;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::files;
 use super::messages::{Prepare, Prepared};
@@ -24,6 +25,33 @@ use crate::record::Inputs;
 
 /// Jobs whose files are read at once.
 const AT_ONCE: usize = 2;
+
+/// MiB of files of several jobs that are read at once; one job alone may have more.
+const MIB: u32 = 1024;
+
+/// Room for jobs whose files are read. PP-1
+struct Room {
+    jobs: Semaphore,
+    mib: Semaphore,
+}
+
+impl Room {
+    fn new() -> Self {
+        Self {
+            jobs: Semaphore::new(AT_ONCE),
+            mib: Semaphore::new(MIB as usize),
+        }
+    }
+
+    /// Waits until there is room for files of so many bytes, and keeps it.
+    async fn take(&self, bytes: u64) -> (SemaphorePermit<'_>, SemaphorePermit<'_>) {
+        const OPEN: &str = "a semaphore of preparing is never closed";
+        let mib = u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(MIB);
+        let job = self.jobs.acquire().await.expect(OPEN);
+        let mib = self.mib.acquire_many(mib.min(MIB)).await.expect(OPEN);
+        (job, mib)
+    }
+}
 
 /// Between two tries.
 const WAITS: Waits = Waits {
@@ -62,20 +90,21 @@ pub(super) fn start(network: &tokio::runtime::Handle, settings: &CoordinatorSett
         settings.decisions.bounds.outage,
         Arc::clone(&settings.steady),
     );
-    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let room = Arc::new(Room::new());
     Box::new(
         move |job: JobId, submission: Submission, actor: Recipient<Prepared>| {
             let (store, language, shape) =
                 (store.clone(), Arc::clone(&language), Arc::clone(&shape));
             let (steady, room) = (Arc::clone(&steady), Arc::clone(&room));
+            let sizes = submission.files.iter().map(|file| file.bytes.0);
+            let bytes = sizes.fold(0, u64::saturating_add);
             let submission = Arc::new(submission);
             let once = move || {
                 let (store, language, shape) =
                     (store.clone(), Arc::clone(&language), Arc::clone(&shape));
                 let (room, submission) = (Arc::clone(&room), Arc::clone(&submission));
                 let work = async move {
-                    // PP-1. It is never closed.
-                    let _room = room.acquire().await;
+                    let _room = room.take(bytes).await;
                     prepare(&store, &language, &shape, &submission).await
                 };
                 async move {
@@ -259,6 +288,32 @@ mod tests {
 
     fn away() -> Result<u8, Trouble> {
         Err(Trouble::Store("no route".into()))
+    }
+
+    #[test]
+    fn pp_1_few_jobs_and_few_bytes_are_read_at_once() {
+        let room = Room::new();
+        let full = u64::from(MIB) << 20;
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut take = |bytes| {
+            let mut taking = Box::pin(room.take(bytes));
+            match taking.as_mut().poll(&mut context) {
+                std::task::Poll::Ready(taken) => Some(taken),
+                std::task::Poll::Pending => None,
+            }
+        };
+        let large = take(9 * full);
+        assert!(large.is_some(), "one may be as large as it is");
+        assert!(take(1).is_none(), "nobody else is read beside it");
+        drop(large);
+        let half = take(full / 2);
+        assert!(take(full / 2 + 1).is_none());
+        let other = take(full / 2);
+        assert!(half.is_some() && other.is_some());
+        drop((half, other));
+        let small: Vec<_> = (0..AT_ONCE).map(|_| take(0)).collect();
+        assert!(small.iter().all(Option::is_some));
+        assert!(take(0).is_none());
     }
 
     #[test]

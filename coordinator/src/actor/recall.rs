@@ -1,15 +1,16 @@
 //! Events that only the journal has, for a client that asks for the past: read in portions, sent as it takes them.
 
 use shared::ids::{EventNumber, JobId};
-use shared::wire::request::Reply;
+use shared::wire::request::{RefusalCode, Reply};
 use tokio::sync::mpsc;
 
+use super::files::refusal;
 use super::journal::Reader;
 use super::messages::ToClient;
 use crate::record::Record;
 
 /// Records read at once.
-const PORTION: u32 = 500;
+pub(super) const PORTION: u32 = 500;
 
 /// Which events.
 #[derive(Clone, Copy, Debug)]
@@ -22,34 +23,32 @@ pub(super) struct Wanted {
     pub(super) until: EventNumber,
 }
 
-/// Sends them, and says that nothing follows if that is so.
-pub(super) async fn tell(
-    reader: Reader,
-    wanted: Wanted,
-    client: mpsc::Sender<ToClient>,
-    last: bool,
-) {
+/// Sends them all; whether the client took them. One that does not get all is told so.
+pub(super) async fn tell(reader: Reader, wanted: Wanted, client: &mpsc::Sender<ToClient>) -> bool {
     let mut from = wanted.after;
     while from < wanted.until {
-        let records = reader.read(from, PORTION).await.unwrap_or_default();
+        let Some(records) = reader.read(from, PORTION).await else {
+            let message = format!(
+                "events behind {from} cannot be read from the journal: ask again, and look into the coordinator's log"
+            );
+            let refused = Reply::Refused(refusal(RefusalCode::Internal, message));
+            // A client that is gone lost interest.
+            let _ = client.send(ToClient::Reply(Box::new(refused), true)).await;
+            return false;
+        };
         let Some(newest) = records.last().map(|record| record.number) else {
-            break;
+            return true;
         };
         let fits = |record: &&Record| {
             let of_job = wanted.job.is_none() || record.change.job() == wanted.job;
             record.number <= wanted.until && of_job
         };
-        let events = records.iter().filter(fits).map(Record::view).collect();
+        let events: Vec<_> = records.iter().filter(fits).map(Record::view).collect();
         from = newest;
         let reply = Box::new(Reply::Events(events));
         if client.send(ToClient::Reply(reply, false)).await.is_err() {
-            return;
+            return false;
         }
     }
-    if last {
-        // A client that is gone lost interest.
-        let _ = client
-            .send(ToClient::Reply(Box::new(Reply::Done), true))
-            .await;
-    }
+    true
 }

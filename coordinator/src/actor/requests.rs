@@ -140,8 +140,14 @@ impl CoordinatorService {
                 () = stop.wait() => return stream.sender.send(&closing()).await,
             };
             let (reply, last) = match told {
-                // Too slow: the machine gave it up.
-                None => return Ok(()),
+                // The actor ended, or gave up a client that is too slow.
+                None => {
+                    let last = match self.actor.connected() {
+                        true => too_slow(),
+                        false => closing(),
+                    };
+                    return stream.sender.send(&last).await;
+                }
                 Some(ToClient::Reply(reply, last)) => (*reply, last),
                 Some(ToClient::Tokens(tokens)) => match text(&tokens) {
                     Some(text) => (Reply::Piece(text), false),
@@ -152,7 +158,15 @@ impl CoordinatorService {
             if last && let Some(rest) = text(&[]) {
                 stream.sender.send(&Reply::Piece(rest)).await?;
             }
-            stream.sender.send(&reply).await?;
+            match stream.sender.send(&reply).await {
+                // Nothing of it was sent.
+                Err(NetError::Codec(error)) => {
+                    let message = format!("the answer cannot be sent: {error}");
+                    let refused = Reply::Refused(refusal(RefusalCode::Internal, message));
+                    return stream.sender.send(&refused).await;
+                }
+                sent => sent?,
+            }
             if last {
                 return Ok(());
             }
@@ -167,8 +181,8 @@ impl CoordinatorService {
         stop: Stop,
     ) -> Result<(), NetError> {
         let language = &self.settings.language;
-        let vocabulary = self.settings.decisions.backbone.shape.vocab;
-        let order = match samples::order(request, language, vocabulary) {
+        let shape = &self.settings.decisions.backbone.shape;
+        let order = match samples::order(request, language, shape) {
             Ok(order) => order,
             Err(refusal) => return stream.sender.send(&Reply::Refused(refusal)).await,
         };
@@ -212,6 +226,14 @@ impl CoordinatorService {
             _ => Err(closing()),
         }
     }
+}
+
+fn too_slow() -> Reply {
+    let message = format!(
+        "answers came faster than they were taken, and more than {ANSWERS} waited: ask again, for events behind the last one seen \
+         (--after)"
+    );
+    Reply::Refused(refusal(RefusalCode::Busy, message))
 }
 
 fn closing() -> Reply {

@@ -3,6 +3,7 @@
 use data::mask::Encoder;
 use data::message::{Message, Role};
 use data::tokenizer::{Special, Stream};
+use shared::model::ModelShape;
 use shared::wire::order::SampleOrder;
 use shared::wire::request::{Refusal, RefusalCode, SampleRequest};
 
@@ -13,7 +14,7 @@ use super::settings::Language;
 pub(super) fn order(
     request: &SampleRequest,
     language: &Language,
-    vocabulary: usize,
+    shape: &ModelShape,
 ) -> Result<SampleOrder, Refusal> {
     let invalid = |error: &dyn std::fmt::Display| {
         refusal(RefusalCode::Invalid, format!("the prompt: {error}"))
@@ -46,8 +47,15 @@ pub(super) fn order(
     };
     let prompt = language
         .tokenizer
-        .within(prompt, vocabulary)
+        .within(prompt, shape.vocab)
         .map_err(|error| invalid(&error))?;
+    let (tokens, most) = (prompt.len(), shape.max_positions);
+    if tokens >= most {
+        let message = format!(
+            "the prompt has {tokens} tokens, and the model's context {most}, the text's own among them: shorten it"
+        );
+        return Err(refusal(RefusalCode::Invalid, message));
+    }
     Ok(SampleOrder {
         number: 0,
         job: None,

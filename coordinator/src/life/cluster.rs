@@ -132,10 +132,13 @@ impl Coordinator {
                 request,
             } => self.asked(handle, &trace, request),
             Input::Sample { handle, job, order } => self.sample(handle, job.as_ref(), order),
-            Input::Dropped(handle) => {
-                self.history.forget(handle);
-                self.relay.forget(handle);
-            }
+            Input::Dropped(handle) => self.client_left(handle),
+            Input::Recalled {
+                handle,
+                job,
+                after,
+                follow,
+            } => self.recalled(handle, job, after, follow),
             Input::Prepared { job, outcome } => self.prepared(job, outcome),
             Input::Told { link, notice } => self.told(link, notice),
             Input::Closed(link) => self.closed(link),
@@ -144,6 +147,7 @@ impl Coordinator {
             Input::Tick => {
                 self.tick();
                 self.let_go_of_old();
+                self.tend_samples();
                 self.arrange();
             }
         }
@@ -172,6 +176,12 @@ impl Coordinator {
     #[must_use]
     pub fn ignored(&self) -> u64 {
         self.ignored
+    }
+
+    /// How many clients wait for events to come.
+    #[cfg(test)]
+    pub(crate) fn followers(&self) -> usize {
+        self.history.followers()
     }
 
     /// The leadership.

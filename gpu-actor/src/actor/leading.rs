@@ -14,6 +14,7 @@ use shared::wire::notice::JobNotice;
 
 use self::admission::{Looked, Sources};
 use self::again::{Again, Draining};
+use self::aside::Aside;
 use self::coming::Coming;
 use self::texts::Texts;
 use super::export::{self, Exported, Work};
@@ -32,6 +33,7 @@ use crate::train::session::Standing;
 
 mod admission;
 mod again;
+mod aside;
 mod coming;
 mod telling;
 mod texts;
@@ -115,6 +117,7 @@ struct Leading<'a> {
     drained: Option<PlanEpoch>,
     /// Jobs that took their last step or were set aside, each with that step, until it is durable.
     ending: BTreeMap<JobName, (u64, Last)>,
+    aside: Aside,
     /// Jobs whose adapter is being written.
     done: BTreeSet<JobName>,
     /// When what could not be stored is stored again.
@@ -145,6 +148,7 @@ impl<'a> Leading<'a> {
             around,
             drained: None,
             ending: BTreeMap::new(),
+            aside: Aside::default(),
             done: BTreeSet::new(),
             again: Again::default(),
             submissions: BTreeMap::new(),
@@ -191,16 +195,19 @@ impl<'a> Leading<'a> {
         self.land()?;
         self.note_exported()?;
         self.try_again()?;
+        self.tell_aside();
         while let Ok(StoredSample { order, states }) = self.inside.searched.try_recv() {
             self.host(order, states);
         }
-        let working = self.drained.is_none() && !self.lead.is_idle();
+        let gathers = self.coming.gathers((self.around.clock)());
+        let working = self.drained.is_none() && !self.lead.is_idle() && !gathers;
         if !working {
             self.texts.owe_nothing();
         }
         self.write_on()?;
         let events = if working && !self.holds_rounds() {
             self.texts.round_taken();
+            self.coming.begun();
             self.lead.round()?
         } else {
             self.lead.tend()?
@@ -247,6 +254,7 @@ impl<'a> Leading<'a> {
                 self.sample(order);
                 Ok(())
             }
+            Command::EndSample(number) => self.let_text_go(number),
         }
     }
 
@@ -293,6 +301,7 @@ impl<'a> Leading<'a> {
             Last::Export => self.export(own),
             Last::Remove => {
                 self.ending.remove(own);
+                self.tell_kept(own);
                 self.forget(own)?;
             }
         }

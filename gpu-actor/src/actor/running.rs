@@ -23,6 +23,7 @@ pub(super) enum Command {
     Arrange(Arrangement),
     Hasten(u64),
     Sample(SampleOrder),
+    EndSample(u64),
 }
 
 /// Where a stage's thread reports to.

@@ -152,6 +152,7 @@ impl StageActor {
                 }
                 Effect::Hasten(steps) => self.hold(Task::Lead(Command::Hasten(steps))),
                 Effect::Sample(sample) => self.hold(Task::Lead(Command::Sample(sample))),
+                Effect::EndSample(number) => self.hold(Task::Lead(Command::EndSample(number))),
                 Effect::Trace { number, job, step } => {
                     let spans = self.traces.of(job, step);
                     self.tell(Notice::Spans { number, spans });

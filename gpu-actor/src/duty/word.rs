@@ -65,6 +65,8 @@ pub enum Effect {
     Hasten(u64),
     /// A sample for the lead.
     Sample(SampleOrder),
+    /// Nobody waits for this sample any more.
+    EndSample(u64),
     /// Say what the device did for a step.
     Trace {
         /// Number of the order.

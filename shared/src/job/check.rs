@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use super::limits::{MAX_ALPHA, MAX_EPOCHS, MAX_PROJECTION, MAX_REPLICAS, MAX_SAMPLES, MAX_STEPS};
+use super::limits::{
+    MAX_ALPHA, MAX_EPOCHS, MAX_INIT_TEXT, MAX_PATH, MAX_PROJECTION, MAX_REPLICAS, MAX_SAMPLES,
+    MAX_STEPS,
+};
 use super::{AdapterSpec, JobSpec};
 use crate::ids::JobId;
 use crate::model::{ModelShape, Target};
@@ -89,6 +92,13 @@ impl JobSpec {
         ] {
             let empty = path.is_some_and(|path| path.trim().is_empty());
             found.when(empty, key, || "is empty: name a JSONL file".into());
+        }
+        for (key, path) in [
+            ("data.train", Some(&data.train)),
+            ("data.eval", data.eval.as_ref()),
+            ("init_from", self.init_from.as_ref()),
+        ] {
+            found.longest(key, path.map_or(0, String::len), MAX_PATH);
         }
     }
 
@@ -208,7 +218,11 @@ impl AdapterSpec {
                     found.count("adapter.projection", width as u64, MAX_PROJECTION as u64);
                 }
             }
-            Self::Prompt(spec) => tokens(found, "adapter.tokens", spec.tokens),
+            Self::Prompt(spec) => {
+                tokens(found, "adapter.tokens", spec.tokens);
+                let length = spec.init_text.as_ref().map_or(0, String::len);
+                found.longest("adapter.init_text", length, MAX_INIT_TEXT);
+            }
             Self::BitFit(spec) => {
                 found.targets(&spec.targets, false, "BitFit");
             }
@@ -237,6 +251,13 @@ impl Found {
                 message: message(),
             });
         }
+    }
+
+    /// A text of so many bytes.
+    pub(super) fn longest(&mut self, key: &'static str, bytes: usize, most: usize) {
+        self.when(bytes > most, key, || {
+            format!("has {bytes} bytes: use at most {most}")
+        });
     }
 
     fn count(&mut self, key: &'static str, value: u64, most: u64) {
@@ -356,6 +377,29 @@ mod tests {
             ));
             assert!(found[0].starts_with("adapter.alpha"), "{found:?}");
         }
+    }
+
+    #[test]
+    fn texts_are_no_longer_than_an_order_may_carry() {
+        let path = |bytes: usize| format!(r#""data": {{"train": "{}"}}"#, "p".repeat(bytes));
+        assert_eq!(keys(&path(MAX_PATH)), [""; 0]);
+        let found = keys(&path(MAX_PATH + 1));
+        assert_eq!(found, ["data.train: has 4097 bytes: use at most 4096"]);
+        let long = "z".repeat(MAX_INIT_TEXT + 1);
+        let found = keys(&format!(
+            r#""data": {{"train": "a", "eval": "{long}"}}, "init_from": "{long}", "market": {{"zones": ["{long}"]}},
+               "adapter": {{"method": "prompt", "tokens": 2, "init_text": "{long}"}}"#
+        ));
+        let named = found.iter().filter_map(|found| found.split(':').next());
+        let mut named: Vec<&str> = named.collect();
+        named.sort_unstable();
+        let long = [
+            "adapter.init_text",
+            "data.eval",
+            "init_from",
+            "market.zones",
+        ];
+        assert_eq!(named, long);
     }
 
     #[test]

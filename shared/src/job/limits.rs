@@ -1,4 +1,5 @@
-//! The largest numbers a job may ask for: far above every real one, and small enough that no product of them wraps.
+//! The largest numbers and the longest texts a job may ask for: far above every real one, small enough that no product of them
+//! wraps and that no order is larger than a message may be.
 
 /// Samples of a micro-batch, micro-batches of a step, and samples of a step.
 pub(super) const MAX_SAMPLES: usize = 1 << 20;
@@ -12,6 +13,15 @@ pub const MAX_TOKENS_PER_PASS: usize = 1 << 24;
 pub(super) const MAX_PROJECTION: usize = 1 << 16;
 /// The numerator of LoRA's scale, and its least: its inverse.
 pub(super) const MAX_ALPHA: f64 = 1e6;
+
+/// Bytes of a path, as of one that an operating system takes.
+pub const MAX_PATH: usize = 4096;
+/// Bytes of the text that a prompt starts from.
+pub(super) const MAX_INIT_TEXT: usize = 1 << 16;
+/// Zones that a job names, and bytes of the name of one.
+pub(super) const MAX_ZONES: usize = 64;
+/// Bytes of a specification, all defaults written out: it travels in every order for its job.
+pub const MAX_SPEC: usize = 1 << 17;
 
 /// Replicas that share a job's steps: more would wait for each other more than they compute.
 pub(super) const MAX_REPLICAS: u32 = 64;

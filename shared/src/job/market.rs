@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::check::Found;
+use super::limits::MAX_ZONES;
 use crate::units::{MicroUsd, Micros};
 
 /// Longest deadline, in hours.
@@ -90,6 +91,12 @@ impl MarketSpec {
                     .into()
             },
         );
+        let zones = self.zones.len();
+        found.when(zones > MAX_ZONES, "market.zones", || {
+            format!("names {zones}: use at most {MAX_ZONES}, or leave it out for all")
+        });
+        let longest = self.zones.iter().map(String::len).max();
+        found.longest("market.zones", longest.unwrap_or(0), MAX_ZONES);
         if let Some(usd) = self.budget_usd {
             let fits = usd > 0.0 && usd <= MOST_USD;
             found.when(!fits, "market.budget_usd", || {

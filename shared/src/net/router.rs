@@ -80,7 +80,7 @@ impl Stop {
 pub struct RouterLimits {
     /// Connections at once.
     pub connections: usize,
-    /// A handshake, or the first frame of a stream, takes so long at most: `net.first_frame_timeout`.
+    /// A handshake, or the first frame of a stream, takes so long at most.
     pub first_frame: Duration,
 }
 

@@ -161,6 +161,13 @@ pub enum Order {
         /// Steps; 0: as the jobs ask.
         every_steps: u64,
     },
+    /// Nobody waits for this text any more: let it go. First stages only. Not answered, and of no effect where it is not made.
+    EndSample {
+        /// The plan in force.
+        epoch: PlanEpoch,
+        /// Of the sample.
+        number: u64,
+    },
 }
 
 /// An order and the leadership that gave it.

@@ -389,6 +389,7 @@ pub(crate) fn orders() -> Vec<Ordered> {
             epoch,
             every_steps: 1,
         },
+        Order::EndSample { epoch, number: 7 },
     ];
     let term = Term(2);
     orders

@@ -248,7 +248,10 @@ impl World {
                 self.end_node(node);
             }
             Order::Arrange { epoch, arrangement } => self.is_arranged(node, epoch, arrangement),
-            Order::Sample { .. } | Order::Trace { .. } | Order::Hasten { .. } => {}
+            Order::Sample { .. }
+            | Order::EndSample { .. }
+            | Order::Trace { .. }
+            | Order::Hasten { .. } => {}
         }
     }
 

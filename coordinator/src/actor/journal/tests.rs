@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use shared::ids::{NodeName, Term};
 use shared::telemetry::names::COORDINATOR;
 use shared::telemetry::registry::Registry;
+use shared::wire::request::Reply;
 
+use super::super::messages::ToClient;
+use super::super::recall::{self, PORTION, Wanted};
 use super::*;
 use crate::record::Change;
 use crate::store::memory::Memory;
@@ -203,6 +206,39 @@ fn jt_3_a_busy_journal_renews_its_lease_too() {
     // The clock may be looked at behind the first append or behind the second.
     asked.sort();
     assert_eq!(asked, ["append 1", "append 1", "renew"]);
+}
+
+#[test]
+fn what_only_the_journal_has_is_told_in_order_and_what_cannot_be_read_is_said() {
+    let mut bench = bench();
+    bench.gate.send(()).unwrap();
+    let last = u64::from(PORTION) + 20;
+    bench.writer.append(1, (1..=last).map(record).collect());
+    assert!(matches!(bench.told(), Some(Written::UpTo(1))));
+    let reader = bench.writer.reader();
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.build().unwrap();
+    let wanted = Wanted {
+        job: None,
+        after: EventNumber(4),
+        until: EventNumber(last - 5),
+    };
+    let (client, mut heard) = mpsc::channel(9);
+    assert!(runtime.block_on(recall::tell(reader.clone(), wanted, &client)));
+    let mut numbers = Vec::new();
+    while let Ok(ToClient::Reply(reply, false)) = heard.try_recv() {
+        let Reply::Events(events) = *reply else {
+            panic!("{reply:?}")
+        };
+        numbers.extend(events.iter().map(|event| event.number.0));
+    }
+    assert_eq!(numbers, (5..=last - 5).collect::<Vec<_>>());
+    bench.writer.end();
+    assert!(!runtime.block_on(recall::tell(reader, wanted, &client)));
+    let Ok(ToClient::Reply(reply, true)) = heard.try_recv() else {
+        panic!("it is said")
+    };
+    assert!(matches!(*reply, Reply::Refused(_)), "{reply:?}");
 }
 
 #[test]

@@ -1,4 +1,7 @@
 //! Events in memory, and those who follow them.
+//!
+//! - `HI-1` A client is told events in the order of their numbers, each once: those that only the journal has go before those
+//!   in memory, and it follows once it has all of them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -48,6 +51,19 @@ impl History {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn followers(&self) -> usize {
+        self.followers.len()
+    }
+
+    /// Keeps so many from now on.
+    #[cfg(test)]
+    pub(super) fn keep_only(&mut self, kept: usize) {
+        self.kept = kept;
+        let surplus = self.events.len().saturating_sub(kept);
+        self.events.drain(..surplus);
+    }
+
     pub(super) fn forget(&mut self, handle: Handle) {
         self.followers.remove(&handle);
     }
@@ -60,24 +76,21 @@ impl History {
         after: EventNumber,
         follow: bool,
     ) -> Vec<Effect> {
-        let mut effects = Vec::new();
         let first = self
             .events
             .front()
             .map_or_else(|| self.last.next(), |event| event.number);
-        let mut after = after;
-        if after.next() < first {
-            let until = EventNumber(first.0 - 1);
-            effects.push(Effect::Recall {
+        if after.0 < first.0.saturating_sub(1) {
+            // HI-1: it asks for the rest when it has these.
+            return vec![Effect::Recall {
                 handle,
                 job,
                 after,
-                until,
-                last: false,
-            });
-            after = until;
+                until: EventNumber(first.0 - 1),
+                follow,
+            }];
         }
-        effects.extend(self.pages(handle, job, after));
+        let mut effects = self.pages(handle, job, after);
         if follow {
             let told = self.last;
             self.followers.insert(handle, Follower { job, told });
@@ -112,7 +125,7 @@ impl History {
     fn pages(&self, handle: Handle, job: Option<JobId>, after: EventNumber) -> Vec<Effect> {
         // Numbers have no gaps, so the place of the first one wanted is known.
         let first = self.events.front().map_or(0, |event| event.number.0);
-        let skip = (after.0 + 1).saturating_sub(first) as usize;
+        let skip = after.0.saturating_add(1).saturating_sub(first) as usize;
         let wanted = self.events.iter().skip(skip);
         let of_job = |event: &&EventView| job.is_none() || event.job == job;
         let events: Vec<EventView> = wanted.filter(of_job).cloned().collect();

@@ -13,6 +13,29 @@ use super::reprieve::Told;
 use crate::life::ledger::Job;
 use crate::record::{Change, Inputs, Source, finite};
 
+/// About so many bytes of jobs go into an order, which must fit into a message (`limits.frame_mib`, 1 at least).
+const PORTION: usize = 1 << 18;
+
+/// Jobs in their order, in portions that fit into a message: each of a job is bounded where it is submitted.
+fn portions(jobs: Vec<JobOrder>) -> Vec<Vec<JobOrder>> {
+    /// Of numbers, names, keys and hashes.
+    const REST: usize = 1 << 12;
+    let bytes = |order: &JobOrder| order.spec.len() + 5 * order.init_tokens.len() + REST;
+    let (mut portions, mut filled) = (Vec::new(), PORTION);
+    for order in jobs {
+        let more = bytes(&order);
+        if filled.saturating_add(more) > PORTION {
+            portions.push(Vec::new());
+            filled = 0;
+        }
+        filled += more;
+        if let Some(portion) = portions.last_mut() {
+            portion.push(order);
+        }
+    }
+    portions
+}
+
 impl Coordinator {
     pub(super) fn prepared(&mut self, job: JobId, outcome: Result<Inputs, Reason>) {
         let waits = self.book.ledger.get(job);
@@ -120,14 +143,17 @@ impl Coordinator {
         let layout = &self.book.layout;
         let order = |job: &Job| job.order(layout.sharing(replica, job.replicas));
         let jobs: Vec<JobOrder> = jobs.filter_map(order).collect();
+        if jobs.is_empty() {
+            return;
+        }
         for order in &jobs {
             self.tell_sharing(order.job);
         }
-        if !jobs.is_empty() {
+        for jobs in portions(jobs) {
             self.send(&lead, Order::Admit { epoch, jobs });
-            // Jobs that are shared bring replicas whose memory may be short.
-            self.tell_level(replica);
         }
+        // Jobs that are shared bring replicas whose memory may be short.
+        self.tell_level(replica);
     }
 
     pub(super) fn act(&mut self, job: JobId, action: JobAction) {
@@ -210,5 +236,37 @@ impl Coordinator {
         let replica = job.and_then(|job| job.replica);
         let lead = replica.and_then(|replica| self.lead(replica));
         lead.is_some_and(|(lead, since)| lead == *node && since == epoch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(job: u64, bytes: usize) -> JobOrder {
+        JobOrder {
+            job: JobId(job),
+            spec: "s".repeat(bytes),
+            rows: String::new(),
+            rows_sha256: String::new(),
+            init_from: None,
+            init_tokens: Vec::new(),
+            paused: false,
+            trace: String::new(),
+            replicas: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn no_order_is_larger_than_a_message_and_no_job_is_left_out() {
+        for bytes in [0, 10_000, PORTION, 2 * PORTION] {
+            let jobs: Vec<JobOrder> = (1..=40).map(|job| order(job, bytes)).collect();
+            let portions = portions(jobs.clone());
+            let size = |jobs: &Vec<JobOrder>| jobs.iter().map(|job| job.spec.len()).sum::<usize>();
+            assert!(portions.iter().all(|jobs| size(jobs) <= PORTION.max(bytes)));
+            assert!(!portions.iter().any(Vec::is_empty));
+            assert_eq!(portions.concat(), jobs);
+        }
+        assert!(portions(Vec::new()).is_empty());
     }
 }

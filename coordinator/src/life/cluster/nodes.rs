@@ -59,7 +59,7 @@ impl Coordinator {
                 }
             }
             Notice::Piece { number, tokens } => {
-                let effect = self.relay.piece(number, tokens);
+                let effect = self.relay.piece(number, tokens, steady);
                 self.out.effects.extend(effect);
             }
             Notice::SampleEnded { number, outcome } => {

@@ -47,6 +47,17 @@ pub enum Input {
     },
     /// A client does not wait any more.
     Dropped(Handle),
+    /// A client has the events that are in the journal only, up to one, and waits for those behind it.
+    Recalled {
+        /// Who waits.
+        handle: Handle,
+        /// Of this job only.
+        job: Option<JobId>,
+        /// After this one.
+        after: EventNumber,
+        /// Whether it wants what comes, too.
+        follow: bool,
+    },
     /// The files of a job are token rows in the store now, or cannot be.
     Prepared {
         /// The job.
@@ -99,7 +110,7 @@ pub enum Effect {
         /// Whether nothing follows.
         last: bool,
     },
-    /// Answer a client with events that are in the journal only, in portions.
+    /// Answer a client with events that are in the journal only, in portions; `Recalled` is the answer once it has all of them.
     Recall {
         /// Who waits.
         handle: Handle,
@@ -109,8 +120,8 @@ pub enum Effect {
         after: EventNumber,
         /// ... up to this one.
         until: EventNumber,
-        /// Whether nothing follows.
-        last: bool,
+        /// Whether it wants what comes, too.
+        follow: bool,
     },
     /// Give a client more tokens of its sample.
     Piece {

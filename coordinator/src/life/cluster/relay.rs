@@ -1,13 +1,22 @@
 //! Questions that nodes answer: samples, and what devices did. Nothing of it outlives the coordinator.
+//!
+//! - `RL-1` A sample ends: with its text, or when who makes it has another connection or place, is of a broken replica, or makes
+//!   no token of any sample for [`SILENCE`].
+//! - `RL-2` Of a text that nobody waits for, who makes it is told to let it go.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shared::ids::NodeName;
+use shared::ids::{NodeName, PlanEpoch};
 use shared::units::Micros;
+use shared::wire::order::Order;
 use shared::wire::request::{Refusal, RefusalCode, Reply};
 use shared::wire::view::SpanView;
 
-use super::{Effect, Handle};
+use super::{Coordinator, Effect, Handle};
+use crate::life::membership::LinkId;
+
+/// A node that has samples to make and makes no token for so long does not go on with them.
+pub(super) const SILENCE: Micros = Micros::of_millis(600_000);
 
 /// How long stages may take to say what they did.
 pub(super) const TRACE_BOUND: Micros = Micros::of_millis(5_000);
@@ -20,11 +29,31 @@ struct Trace {
     until: Micros,
 }
 
+/// Who makes a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Maker {
+    pub(super) node: NodeName,
+    /// Its connection.
+    link: LinkId,
+    /// What it leads.
+    replica: u32,
+    /// Since this plan.
+    pub(super) epoch: PlanEpoch,
+}
+
+#[derive(Clone, Debug)]
+struct Sample {
+    handle: Handle,
+    maker: Maker,
+    /// When its node was last heard to make a token, or it was asked.
+    heard: Micros,
+}
+
 /// What is asked of nodes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Relay {
     last: u64,
-    samples: BTreeMap<u64, (Handle, NodeName)>,
+    samples: BTreeMap<u64, Sample>,
     traces: BTreeMap<u64, Trace>,
 }
 
@@ -38,9 +67,14 @@ fn answer(handle: Handle, reply: Reply) -> Effect {
 
 impl Relay {
     /// A sample is asked of a node; its number.
-    pub(super) fn sample(&mut self, handle: Handle, node: NodeName) -> u64 {
+    pub(super) fn sample(&mut self, handle: Handle, maker: Maker, now: Micros) -> u64 {
         self.last += 1;
-        self.samples.insert(self.last, (handle, node));
+        let sample = Sample {
+            handle,
+            maker,
+            heard: now,
+        };
+        self.samples.insert(self.last, sample);
         self.last
     }
 
@@ -57,12 +91,13 @@ impl Relay {
         self.last
     }
 
-    pub(super) fn piece(&self, number: u64, tokens: Vec<u32>) -> Option<Effect> {
-        let (handle, _) = self.samples.get(&number)?;
-        Some(Effect::Piece {
-            handle: *handle,
-            tokens,
-        })
+    pub(super) fn piece(&mut self, number: u64, tokens: Vec<u32>, now: Micros) -> Option<Effect> {
+        let Sample { handle, maker, .. } = self.samples.get(&number)?.clone();
+        // Its others wait behind this one.
+        let of_node = self.samples.values_mut();
+        let of_node = of_node.filter(|sample| sample.maker.node == maker.node);
+        of_node.for_each(|sample| sample.heard = now);
+        Some(Effect::Piece { handle, tokens })
     }
 
     pub(super) fn sample_ended(
@@ -70,7 +105,8 @@ impl Relay {
         number: u64,
         outcome: Result<(), String>,
     ) -> Option<Effect> {
-        let (handle, node) = self.samples.remove(&number)?;
+        let Sample { handle, maker, .. } = self.samples.remove(&number)?;
+        let node = maker.node;
         let reply = match outcome {
             Ok(()) => Reply::Done,
             Err(why) => Reply::Refused(Refusal {
@@ -103,7 +139,8 @@ impl Relay {
 
     /// A node is not connected any more.
     pub(super) fn lost(&mut self, node: &NodeName) -> Vec<Effect> {
-        let samples = self.samples.iter().filter(|(_, (_, of))| of == node);
+        let samples = self.samples.iter();
+        let samples = samples.filter(|(_, sample)| sample.maker.node == *node);
         let numbers: Vec<u64> = samples.map(|(number, _)| *number).collect();
         let ended = numbers.into_iter().filter_map(|number| {
             self.sample_ended(number, Err("its connection ended; ask again".into()))
@@ -127,8 +164,71 @@ impl Relay {
             .collect()
     }
 
-    pub(super) fn forget(&mut self, handle: Handle) {
-        self.samples.retain(|_, (of, _)| *of != handle);
+    /// A client does not wait any more: the texts that were made for it.
+    fn forget(&mut self, handle: Handle) -> Vec<(u64, Maker)> {
         self.traces.retain(|_, trace| trace.handle != handle);
+        let own = self.samples.iter();
+        let own = own.filter(|(_, sample)| sample.handle == handle);
+        let own: Vec<(u64, Maker)> = own
+            .map(|(number, sample)| (*number, sample.maker.clone()))
+            .collect();
+        for (number, _) in &own {
+            self.samples.remove(number);
+        }
+        own
+    }
+}
+
+impl Coordinator {
+    /// Who makes texts of a replica, if its first stage has a connection.
+    pub(super) fn maker(&self, replica: u32) -> Option<Maker> {
+        let (node, epoch) = self.lead(replica)?;
+        let link = self.members.link(&node)?;
+        Some(Maker {
+            node,
+            link,
+            replica,
+            epoch,
+        })
+    }
+
+    /// A client does not wait any more.
+    pub(super) fn client_left(&mut self, handle: Handle) {
+        self.history.forget(handle);
+        for (number, maker) in self.relay.forget(handle) {
+            self.let_text_go(number, &maker);
+        }
+    }
+
+    /// Ends samples that nobody goes on with. RL-1
+    pub(super) fn tend_samples(&mut self) {
+        let now = self.now.steady;
+        let samples = self.relay.samples.iter();
+        let ended = samples.filter_map(|(number, sample)| {
+            let maker = &sample.maker;
+            let broken = self.book.broken.contains(&maker.replica);
+            let why = if broken || self.maker(maker.replica).as_ref() != Some(maker) {
+                "its replica moved, broke or lost its connection; ask again".to_owned()
+            } else if now.since(sample.heard) >= SILENCE {
+                format!("it made no token for {SILENCE}; ask again, or drain it")
+            } else {
+                return None;
+            };
+            Some((*number, maker.clone(), why))
+        });
+        let ended: Vec<(u64, Maker, String)> = ended.collect();
+        for (number, maker, why) in ended {
+            let effect = self.relay.sample_ended(number, Err(why));
+            self.out.effects.extend(effect);
+            self.let_text_go(number, &maker);
+        }
+    }
+
+    /// RL-2
+    fn let_text_go(&mut self, number: u64, maker: &Maker) {
+        if self.members.link(&maker.node) == Some(maker.link) {
+            let epoch = maker.epoch;
+            self.send(&maker.node, Order::EndSample { epoch, number });
+        }
     }
 }

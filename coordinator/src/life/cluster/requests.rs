@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use shared::ids::{EventNumber, NodeName};
+use shared::ids::{EventNumber, JobId, NodeName};
 use shared::wire::order::{JobAction, Order, SampleOrder};
 use shared::wire::request::{JobRef, Refusal, RefusalCode, Reply, Request, Submission};
 use shared::wire::view::JobView;
@@ -133,6 +133,17 @@ impl Coordinator {
             Ok(job) => job.map(|job| job.id),
             Err(refusal) => return self.answer(handle, Err(refusal)),
         };
+        self.recalled(handle, job, after, follow);
+    }
+
+    /// Answers with what is in memory of the events after one.
+    pub(super) fn recalled(
+        &mut self,
+        handle: Handle,
+        job: Option<JobId>,
+        after: EventNumber,
+        follow: bool,
+    ) {
         let effects = self.history.ask(handle, job, after, follow);
         self.out.effects.extend(effects);
     }
@@ -269,14 +280,14 @@ impl Coordinator {
             Some(job) => job.replica.filter(|n| self.is_at_work(*n)).or(fewest),
             None => fewest,
         };
-        let lead = replica.and_then(|replica| self.lead(replica));
-        let lead = lead.filter(|(node, _)| self.members.link(node).is_some());
-        let Some((node, epoch)) = lead else {
+        let lead = replica.and_then(|replica| self.maker(replica));
+        let Some(maker) = lead else {
             let message = "no replica is at work: ask again when one is (`spotmux status`)".into();
             return self.answer(handle, Err(refusal(RefusalCode::NoCapacity, message)));
         };
         order.job = job.map(|job| job.id);
-        order.number = self.relay.sample(handle, node.clone());
+        let (node, epoch) = (maker.node.clone(), maker.epoch);
+        order.number = self.relay.sample(handle, maker, self.now.steady);
         let sample = order;
         self.send(&node, Order::Sample { epoch, sample });
     }

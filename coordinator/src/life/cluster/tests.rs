@@ -1,5 +1,6 @@
 //! The whole machine, driven by hand.
 
+mod answers;
 mod arranging;
 mod clocks;
 mod desk;

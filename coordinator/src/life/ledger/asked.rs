@@ -1,13 +1,19 @@
 //! What owners ask of jobs: a change, nothing to do, or a refusal.
 
 use shared::ids::{JobId, JobName};
-use shared::job::JobSpec;
+use shared::job::{JobSpec, MAX_PATH, MAX_SPEC};
 use shared::life::JobState;
 use shared::model::ModelShape;
 use shared::wire::request::{Refusal, RefusalCode, Submission};
 
 use super::{Job, Ledger};
 use crate::record::{Accepted, Change};
+
+/// Files that a job brings, at most: samples to train on and to hold out, and the two of an adapter to start from.
+const MAX_FILES: usize = 4;
+
+/// Bytes of the path of such a file: of its folder and its name.
+const MAX_FILE: usize = 2 * MAX_PATH;
 
 /// What becomes of a submission.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +53,7 @@ impl Ledger {
             code: RefusalCode::Internal,
             message: format!("the specification cannot be written again: {error}"),
         })?;
+        no_longer(&written)?;
         if let Some(there) = self.names.get(&name).and_then(|id| self.jobs.get(id)) {
             let same = there.spec == written && there.submission.files == submission.files;
             // The same again may be a client that did not hear the answer: it is no other job, unless its owner ended it.
@@ -139,12 +146,28 @@ fn illegal<T>(job: &Job, what: &str) -> Result<T, Refusal> {
     )
 }
 
+/// A specification travels in every order for its job, and is kept for ever.
+fn no_longer(spec: &str) -> Result<(), Refusal> {
+    let bytes = spec.len();
+    if bytes <= MAX_SPEC {
+        return Ok(());
+    }
+    let message = format!("the specification has {bytes} bytes: use at most {MAX_SPEC}");
+    refuse(RefusalCode::Invalid, message)
+}
+
 /// Reads a specification and lists everything wrong with it at once.
 fn read(submission: &Submission, shape: &ModelShape) -> Result<(JobSpec, JobName), Refusal> {
     let invalid = |message| Refusal {
         code: RefusalCode::Invalid,
         message,
     };
+    no_longer(&submission.spec)?;
+    let files = submission.files.len();
+    if files > MAX_FILES {
+        let message = format!("{files} files come with the job: name at most {MAX_FILES}");
+        return Err(invalid(message));
+    }
     let value = shared::strict_json::parse(&submission.spec)
         .map_err(|error| invalid(format!("the specification is not JSON: {error}")))?;
     let spec: JobSpec = serde_json::from_value(value)
@@ -155,6 +178,14 @@ fn read(submission: &Submission, shape: &ModelShape) -> Result<(JobSpec, JobName
         .map(ToString::to_string)
         .collect();
     let named = [Some(&spec.data.train), spec.data.eval.as_ref()];
+    for file in &submission.files {
+        let (path, hash) = (file.path.len(), file.sha256.len());
+        if path > MAX_FILE || hash > 64 {
+            problems.push(format!(
+                "files: a path has {path} bytes and its sha256 {hash} digits: use at most {MAX_FILE} and 64"
+            ));
+        }
+    }
     for path in named.into_iter().flatten() {
         if !submission.files.iter().any(|file| file.path == *path) {
             problems.push(format!(

@@ -141,6 +141,34 @@ fn everything_wrong_with_a_submission_is_said_at_once() {
 }
 
 #[test]
+fn a_submission_is_no_longer_than_an_order_may_be() {
+    let ledger = Ledger::default();
+    let refused = |submission: &Submission| {
+        let answer = ledger.submit(submission, "7", &shape(), 9);
+        answer.map(|_| ()).unwrap_err().message
+    };
+    let own = submission("a", 2);
+    let spaces = " ".repeat(shared::job::MAX_SPEC);
+    let long = refused(&Submission {
+        spec: format!("{}{spaces}", own.spec),
+        ..own.clone()
+    });
+    assert!(long.contains("use at most 131072"), "{long}");
+    let many = refused(&Submission {
+        files: vec![own.files[0].clone(); 5],
+        ..own.clone()
+    });
+    assert!(many.contains("name at most 4"), "{many}");
+    let mut far = own.clone();
+    far.files.push(FileRef {
+        path: "p".repeat(10_000),
+        ..own.files[0].clone()
+    });
+    let far = refused(&far);
+    assert!(far.contains("10000 bytes"), "{far}");
+}
+
+#[test]
 fn lg_5_a_loss_is_counted_and_is_no_failure() {
     let (mut ledger, job) = running();
     for round in 1..=5 {

@@ -43,10 +43,16 @@ impl Job {
             JobNotice::Paused { step } => self.step = self.step.max(*step),
             JobNotice::Resumed => self.runs(),
             JobNotice::Quarantined { step, reason } => {
-                let message = format!(
+                let mut message = format!(
                     "numbers of the job are not finite after step {step}: {reason}; lower the learning rate or set \
                      max_grad_norm"
                 );
+                if self.durable > 0 {
+                    message.push_str(&format!(
+                        "; its state after step {} is kept: spotmux sample --job {}",
+                        self.durable, self.id
+                    ));
+                }
                 let class = ReasonClass::Numeric;
                 self.fail(Reason { class, message }, at);
             }

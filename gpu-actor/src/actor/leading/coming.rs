@@ -1,30 +1,58 @@
-//! Jobs on their way to the lead: what they start from is looked for beside training, one after another in the order they
+//! Jobs on their way to the lead: what they start from is looked for beside training, of few at once in the order they
 //! came, so that a store that does not answer keeps nobody from training.
 //!
-//! - `CO-1` Jobs are admitted in the order in which they were ordered, each answered once.
+//! - `CO-1` Each order is answered once, and of no more than [`AT_ONCE`] jobs is looked at once what they start from.
 //! - `CO-2` What is asked for a job meanwhile is done once it is here.
 //! - `CO-3` While the lead starts no steps, no job comes.
+//! - `CO-4` Jobs that are ordered while none trains, as after a move, begin together: the first round waits until each is here
+//!   or refused, or for [`GATHERING`]. Who comes later comes between rounds.
+//!
+//! Without CO-4 the first job to come would train alone, and each of the others would wait for a whole round of those before
+//! it: of `n` jobs the last for `1 + 2 + ... + (n - 1)` steps of one job.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shared::ids::JobId;
 use shared::life::Reason;
+use shared::units::Micros;
 use shared::wire::order::{JobAction, JobOrder};
 
 use super::admission::{self, Looked};
 use super::{AdmitError, JobNotice, Leading, ReasonClass, ReplicaError, name};
 use crate::replica::lead::Admission;
 
+/// Jobs of which is looked at once what they start from: each may have its rows and a state in memory.
+pub(super) const AT_ONCE: usize = 4;
+
+/// How long jobs that are here wait for others that were ordered with them.
+pub(super) const GATHERING: Micros = Micros::of_millis(5_000);
+
 /// Orders whose jobs are not here yet.
 #[derive(Debug, Default)]
 pub(super) struct Coming {
-    /// In their order; what the first starts from is being looked for.
+    /// Those that are not looked for yet, in their order.
     line: VecDeque<JobId>,
     orders: BTreeMap<JobId, JobOrder>,
     /// What was asked for them meanwhile.
     asked: BTreeMap<JobId, Vec<JobAction>>,
-    /// Whether the first is being looked for.
-    looking: bool,
+    /// Those that are being looked for.
+    pub(super) looking: BTreeSet<JobId>,
+    /// Since when jobs gather before the first round; none while jobs train.
+    gathering: Option<Micros>,
+}
+
+impl Coming {
+    /// Whether the first round is to wait for jobs. CO-4
+    pub(super) fn gathers(&self, now: Micros) -> bool {
+        // A clock that was set back is no reason to wait for it.
+        let waits = |since: Micros| now >= since && now.since(since) < GATHERING;
+        !self.orders.is_empty() && self.gathering.is_some_and(waits)
+    }
+
+    /// A round is begun: who comes from now on comes between rounds.
+    pub(super) fn begun(&mut self) {
+        self.gathering = None;
+    }
 }
 
 impl Leading<'_> {
@@ -36,6 +64,9 @@ impl Leading<'_> {
             let (step, total) = (progress.step, total);
             self.notice(job, JobNotice::Admitted { step, total });
             return;
+        }
+        if self.lead.is_idle() {
+            self.coming.gathering = Some((self.around.clock)());
         }
         // One that comes again before its job is the newer one.
         if self.coming.orders.insert(job, order).is_none() {
@@ -56,15 +87,14 @@ impl Leading<'_> {
         self.tell(events)
     }
 
-    /// Takes what was found, and looks for the next.
+    /// Takes what was found, and looks for the next ones.
     pub(super) fn land(&mut self) -> Result<(), ReplicaError> {
         // CO-3
         while self.drained.is_none() {
             let Ok(Looked { job, outcome }) = self.inside.looked.try_recv() else {
                 return Ok(());
             };
-            self.coming.looking = false;
-            self.coming.line.retain(|other| *other != job);
+            self.coming.looking.remove(&job);
             let asked = self.coming.asked.remove(&job).unwrap_or_default();
             if let Some(order) = self.coming.orders.remove(&job) {
                 match outcome {
@@ -80,23 +110,24 @@ impl Leading<'_> {
         Ok(())
     }
 
-    /// Looks for what the first in line starts from.
+    /// Looks for what the first in line start from. CO-1
     fn look(&mut self) {
-        if self.coming.looking {
-            return;
+        while self.coming.looking.len() < AT_ONCE {
+            let Some(job) = self.coming.line.pop_front() else {
+                return;
+            };
+            let Some(order) = self.coming.orders.get(&job) else {
+                continue;
+            };
+            self.coming.looking.insert(job);
+            let found = self.outside.looks.clone();
+            admission::start(
+                order.clone(),
+                self.around.sources(),
+                found,
+                self.lead.bell(),
+            );
         }
-        let first = self.coming.line.front();
-        let Some(order) = first.and_then(|job| self.coming.orders.get(job)) else {
-            return;
-        };
-        self.coming.looking = true;
-        let found = self.outside.looks.clone();
-        admission::start(
-            order.clone(),
-            self.around.sources(),
-            found,
-            self.lead.bell(),
-        );
     }
 
     /// Puts a job on the replica.

@@ -94,8 +94,8 @@ impl Leading<'_> {
             }
             Training::CheckpointDue { job, .. } => (job, None),
             Training::Quarantined { job, step, reason } => {
-                self.ending.insert(job.clone(), (step, Last::Remove));
-                (job, Some(JobNotice::Quarantined { step, reason }))
+                self.set_aside(&job, step, reason);
+                (job, None)
             }
             Training::Finished { job, step, why } => {
                 self.ending.insert(job.clone(), (step, Last::Export));

@@ -31,6 +31,9 @@ use crate::replica::watch::Watch;
 use crate::train::event::Event as Training;
 use crate::train::seal;
 
+mod aside;
+mod coming;
+
 const JOB: JobId = JobId(1);
 /// Steps of the job: its rows are one batch, twice.
 const STEPS: u64 = 2;
@@ -417,47 +420,6 @@ fn a_store_that_does_not_answer_is_told_in_time_and_orders_are_heard_meanwhile()
 }
 
 #[test]
-fn co_a_job_that_the_store_does_not_give_keeps_none_from_training() {
-    let mut office = Office::open();
-    let lead = office.lead.take().unwrap();
-    let mut leading = Leading::new(lead, &office.around);
-    let late = JobId(2);
-    office.store.shut("slow");
-    let orders = vec![
-        office.long_order(JOB, 3, "rows"),
-        office.long_order(late, 40, "slow"),
-    ];
-    leading.obey(Command::Admit(orders)).unwrap();
-    leading
-        .obey(Command::Act(late, shared::wire::order::JobAction::Pause))
-        .unwrap();
-    turn_until(&mut leading, "the other job trains", || {
-        office.told(|notice| matches!(notice, JobNotice::Exported { .. }))
-    });
-    let of_late = |event: &Event| matches!(event, Event::Job(_, job, ..) if *job == late);
-    assert_eq!(office.count(of_late), 0);
-    // CO-3
-    leading.obey(Command::Drain(PlanEpoch(2))).unwrap();
-    office.store.open();
-    let looked = leading.inside.looked.recv_timeout(PATIENCE).unwrap();
-    leading.outside.looks.send(looked).unwrap();
-    turn_until(&mut leading, "it is drained", || {
-        !office.drained().is_empty()
-    });
-    assert_eq!(office.count(of_late), 0);
-    // CO-1, CO-2
-    leading.obey(Command::Undrain).unwrap();
-    let paused = |event: &Event| matches!(event, Event::Job(_, job, _, JobNotice::Paused { step: 0..=1 }) if *job == late);
-    turn_until(&mut leading, "it comes, and halts", || {
-        office.count(paused) == 1
-    });
-    let admitted = |event: &Event| {
-        of_late(event) && matches!(event, Event::Job(.., JobNotice::Admitted { .. }))
-    };
-    assert_eq!(office.count(admitted), 1);
-}
-
-#[test]
 fn tx_2_rounds_are_taken_between_the_tokens_of_a_text_that_they_do_not_change() {
     let mut office = Office::open();
     let lead = office.lead.take().unwrap();
@@ -505,6 +467,39 @@ fn tx_a_text_of_a_job_that_trains_holds_rounds_back_and_no_orders() {
     turn_until(&mut leading, "the last text ends", || {
         office.count(ended) == 3
     });
+}
+
+#[test]
+fn tx_1_no_token_is_made_of_a_text_that_nobody_waits_for() {
+    let mut office = Office::open();
+    let lead = office.lead.take().unwrap();
+    let mut leading = Leading::new(lead, &office.around);
+    let begun =
+        |number: u64| move |event: &Event| matches!(event, Event::Piece(of, _) if *of == number);
+    for number in 1..=3 {
+        leading.obey(sample(number, None, 40)).unwrap();
+    }
+    turn_until(&mut leading, "the first is begun", || {
+        office.count(begun(1)) > 0
+    });
+    let made = office.count(begun(1));
+    for number in [1, 2, 7] {
+        leading.obey(Command::EndSample(number)).unwrap();
+    }
+    let ended = |event: &Event| *event == Event::SampleEnded(3, Ok(()));
+    turn_until(&mut leading, "the last ends", || office.count(ended) == 1);
+    assert_eq!((office.count(begun(1)), office.count(begun(2))), (made, 0));
+    assert_eq!(office.count(begun(3)), 40);
+    // One that is looked for meanwhile is not begun either.
+    office.store.shut("jobs/");
+    leading.obey(sample(4, Some(JOB), 9)).unwrap();
+    leading.obey(Command::EndSample(4)).unwrap();
+    office.store.open();
+    let searched = leading.inside.searched.recv_timeout(PATIENCE).unwrap();
+    leading.host(searched.order, Ok(Vec::new()));
+    assert!(!leading.texts.are_under_way());
+    let answered = |event: &Event| matches!(event, Event::SampleEnded(number, _) if *number != 3);
+    assert_eq!(office.count(answered), 0);
 }
 
 #[test]

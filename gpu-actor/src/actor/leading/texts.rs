@@ -1,6 +1,7 @@
 //! Texts on their way: made one after another, token by token, so that orders are heard between two tokens.
 //!
-//! - `TX-1` Every sample that is asked for is answered once: with its end, or with why it has none.
+//! - `TX-1` Every sample that is asked for is answered once, with its end or with why it has none; one that nobody waits for any
+//!   more is not, and no token of it is made.
 //! - `TX-2` While jobs train, a round is taken for every [`TOKENS_A_ROUND`] tokens, and one for a text that has fewer: between
 //!   tokens where it leaves the weights of the text as they are, else behind the text, before the next one.
 
@@ -81,6 +82,9 @@ impl Leading<'_> {
 
     /// The states of a job that is not here were looked for.
     pub(super) fn host(&mut self, order: SampleOrder, states: Result<Vec<StateManifest>, String>) {
+        if !self.texts.asked.contains(&order.number) {
+            return;
+        }
         let here = order
             .job
             .is_some_and(|job| self.lead.progress(&name(job)).is_some());
@@ -120,6 +124,18 @@ impl Leading<'_> {
             Err(error) => Err(error.to_string()),
         };
         self.end_text(outcome)
+    }
+
+    /// Nobody waits for a text any more. TX-1
+    pub(super) fn let_text_go(&mut self, number: u64) -> Result<(), ReplicaError> {
+        self.texts.asked.remove(&number);
+        self.texts
+            .waiting
+            .retain(|(order, _)| order.number != number);
+        match &self.texts.under {
+            Some((under, ..)) if *under == number => self.end_text(Ok(())),
+            _ => Ok(()),
+        }
     }
 
     fn end_text(&mut self, outcome: Result<(), String>) -> Result<(), ReplicaError> {

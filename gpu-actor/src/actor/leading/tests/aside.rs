@@ -1,0 +1,69 @@
+//! Jobs whose numbers stop being finite, and what is left of them.
+
+use super::*;
+
+/// The order for a job that breaks once it took a step.
+fn breaking(office: &Office) -> JobOrder {
+    let order = office.long_order(JOB, 40, "rows");
+    let mut spec: shared::job::JobSpec = serde_json::from_str(&order.spec).unwrap();
+    spec.optimizer.learning_rate = 1e30;
+    JobOrder {
+        spec: serde_json::to_string(&spec).unwrap(),
+        ..order
+    }
+}
+
+fn is_aside(event: &Event) -> bool {
+    matches!(event, Event::Job(.., JobNotice::Quarantined { .. }))
+}
+
+/// The step after which the job was set aside.
+fn broke_after(office: &Office) -> Option<u64> {
+    let told = office.told.lock().unwrap();
+    told.iter().find_map(|event| match event {
+        Event::Job(.., JobNotice::Quarantined { step, .. }) => Some(*step),
+        _ => None,
+    })
+}
+
+#[test]
+fn as_1_the_last_good_state_is_durable_before_the_job_is_told_as_broken() {
+    let mut office = Office::open();
+    let lead = office.lead.take().unwrap();
+    let mut leading = Leading::new(lead, &office.around);
+    admit(&office, &mut leading, breaking(&office));
+    turn_until(&mut leading, "it breaks", || office.count(is_aside) > 0);
+    let step = broke_after(&office).unwrap();
+    assert!(step > 0, "a state of no step is nothing to keep");
+    let told = office.told.lock().unwrap();
+    let at = |what: &dyn Fn(&Event) -> bool| told.iter().position(what);
+    let durable = |event: &Event| matches!(event, Event::Job(.., JobNotice::Durable { step: kept, .. }) if *kept == step);
+    assert!(at(&durable).unwrap() < at(&is_aside).unwrap());
+    drop(told);
+    assert_eq!(leading.lead.progress(&name(JOB)), None, "it left");
+    assert!(leading.ending.is_empty());
+}
+
+#[test]
+fn as_1_a_store_that_does_not_answer_does_not_hide_that_a_job_broke() {
+    let mut office = Office::open();
+    let lead = office.lead.take().unwrap();
+    let mut leading = Leading::new(lead, &office.around);
+    admit(&office, &mut leading, breaking(&office));
+    office.store.shut("jobs/");
+    for _ in 0..100 {
+        leading.turn().unwrap();
+    }
+    assert!(!leading.aside.is_empty() && office.count(is_aside) == 0);
+    office.pass(STORE_PATIENCE);
+    leading.turn().unwrap();
+    assert_eq!(office.count(is_aside), 1);
+    let (step, own) = (broke_after(&office).unwrap(), name(JOB));
+    office.store.open();
+    turn_until(&mut leading, "it is stored, and leaves", || {
+        office
+            .told(|notice| matches!(notice, JobNotice::Durable { step: kept, .. } if *kept == step))
+    });
+    assert_eq!(leading.lead.progress(&own), None);
+    assert_eq!(office.count(is_aside), 1);
+}
