@@ -103,16 +103,16 @@ pub(crate) enum Command {
     /// Writes text with a model, with or without an adapter
     Generate(GenerateArgs),
     /// Looks at data sets
-    #[command(subcommand)]
+    #[command(subcommand, after_help = data::EXAMPLES)]
     Data(DataCommand),
     /// Fetches, describes and makes models
-    #[command(subcommand)]
+    #[command(subcommand, after_help = model::EXAMPLES)]
     Model(ModelCommand),
     /// Describes, merges and takes in adapters
-    #[command(subcommand)]
+    #[command(subcommand, after_help = adapter::EXAMPLES)]
     Adapter(AdapterCommand),
     /// Measures
-    #[command(subcommand)]
+    #[command(subcommand, after_help = bench::EXAMPLES)]
     Bench(BenchCommand),
     /// Measures this device for the planner
     Profile(ProfileArgs),
@@ -123,7 +123,7 @@ pub(crate) enum Command {
     /// Runs a fleet of GPUs in virtual time, beside other ways to share it
     Simulate(SimulateArgs),
     /// Looks at spot markets: what they were, what they may be, what to hold
-    #[command(subcommand)]
+    #[command(subcommand, after_help = market::EXAMPLES)]
     Market(MarketCommand),
     /// Starts a cluster on this machine
     Up(UpArgs),
@@ -166,12 +166,12 @@ pub(crate) enum Command {
     /// Fetches the adapter of a job
     Fetch(FetchArgs),
     /// Certificates: who is who in a cluster
-    #[command(subcommand)]
+    #[command(subcommand, after_help = local::CA_EXAMPLES)]
     Ca(CaCommand),
     /// Looks for what would keep the cluster from working
     Doctor(DoctorArgs),
     /// Settings of the cluster
-    #[command(subcommand)]
+    #[command(subcommand, after_help = local::CONFIG_EXAMPLES)]
     Config(ConfigCommand),
     /// Takes commands line by line
     Repl(ReplArgs),

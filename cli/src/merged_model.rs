@@ -1,6 +1,17 @@
-//! A model folder with an adapter folded into its weights, in 16 bits, written tensor by tensor.
+//! A model folder with an adapter folded into its weights, written tensor by tensor.
+//!
+//! **In which numbers.** Rounding moves values, and a short training moves them by little: in bf16 most of it can be lost. Unless a
+//! format is asked for, it is f16, half as large as f32, where
+//!
+//! - every value of every tensor is within its range, and
+//! - of no tensor that the adapter changed rounding moves the values by more than [`KEPT`] of what the adapter moved them by (root
+//!   of the mean square of both),
+//!
+//! and f32 otherwise. The first tensor that fails ends the attempt.
 
+mod numbers;
 mod shape;
+mod tensors;
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -10,15 +21,19 @@ use anyhow::{Context, bail};
 use gpu_actor::model::{Model, TokenizerSource};
 use gpu_actor::peft::layout::{Layout, LinearSite};
 use gpu_actor::peft::merge::{self, Rounding};
-use half::{bf16, f16};
 use kernels::cpu::Cpu;
-use serde_json::{Map, Value, json};
 use shared::model::{ModelShape, Projection, config};
+use thiserror::Error;
 
 use crate::args::MergedFormat;
 use crate::interrupt::Interrupt;
 use crate::language::Language;
+pub(crate) use numbers::Numbers;
 use shape::merged_shape;
+use tensors::{Planned, Source, header, plan};
+
+/// Of what the adapter changed, what rounding may move for a change to count as kept.
+pub(crate) const KEPT: f64 = 0.5;
 
 /// What is merged.
 pub(crate) struct Merge<'a> {
@@ -38,80 +53,129 @@ pub(crate) struct Merge<'a> {
     pub(crate) interrupt: &'a Interrupt,
 }
 
-/// A tensor to be written.
-struct Planned {
-    name: String,
-    shape: Vec<usize>,
-    source: Source,
+/// What was written.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// In which numbers.
+    pub(crate) numbers: Numbers,
+    /// How far rounding moved it.
+    pub(crate) rounding: Rounding,
+    /// Why it is not f16, where that was tried.
+    pub(crate) instead_of_f16: Option<String>,
 }
 
-enum Source {
-    Embedding,
-    Head,
-    FinalNorm,
-    AttentionNorm(usize),
-    FeedForwardNorm(usize),
-    QNorm(usize),
-    KNorm(usize),
-    Weight(usize, Projection),
-    Bias(usize, Projection),
+/// Why numbers are not fit for a tensor.
+#[derive(Debug, Error)]
+enum Unfit {
+    /// A value is out of their range.
+    #[error("{tensor} has {value}, which {numbers} cannot hold")]
+    Range {
+        tensor: String,
+        value: f32,
+        numbers: Numbers,
+    },
+    /// Rounding takes too much of what was learned.
+    #[error(
+        "rounding to {numbers} moves {tensor} by {percent:.0} % of what the adapter changes it by"
+    )]
+    Lossy {
+        tensor: String,
+        percent: f64,
+        numbers: Numbers,
+    },
 }
 
 impl Merge<'_> {
-    /// Writes the model into an empty folder and tells how far rounding moved it.
-    pub(crate) fn write(&self, folder: &Path) -> anyhow::Result<Rounding> {
+    /// Writes the model into an empty folder and tells in which numbers, and how far rounding moved it.
+    pub(crate) fn write(&self, folder: &Path) -> anyhow::Result<Written> {
         merge::check(self.layout)?;
         let shape = merged_shape(&self.model.shape, self.layout)?;
-        let dtype = match self.format {
-            MergedFormat::Bf16 => "bfloat16",
-            MergedFormat::F16 => "float16",
-        };
-        let rounding = self.write_weights(&folder.join("model.safetensors"), &shape)?;
+        let written = self.write_weights(&folder.join("model.safetensors"), &shape)?;
+        let dtype = written.numbers.in_config();
         fs::write(folder.join("config.json"), config::write(&shape, dtype))?;
         self.write_tokenizer(folder)?;
-        Ok(rounding)
+        Ok(written)
     }
 
-    fn write_weights(&self, path: &Path, shape: &ModelShape) -> anyhow::Result<Rounding> {
+    fn write_weights(&self, path: &Path, shape: &ModelShape) -> anyhow::Result<Written> {
+        let numbers = match self.format {
+            MergedFormat::Auto => Numbers::F16,
+            MergedFormat::Bf16 => Numbers::Bf16,
+            MergedFormat::F16 => Numbers::F16,
+            MergedFormat::F32 => Numbers::F32,
+        };
+        let unfit = match self.write_as(numbers, path, shape) {
+            Ok(rounding) => {
+                return Ok(Written {
+                    numbers,
+                    rounding,
+                    instead_of_f16: None,
+                });
+            }
+            Err(error) => error.downcast::<Unfit>()?,
+        };
+        if self.format != MergedFormat::Auto {
+            bail!("{unfit}: --format f32 keeps it as it is");
+        }
+        Ok(Written {
+            numbers: Numbers::F32,
+            rounding: self.write_as(Numbers::F32, path, shape)?,
+            instead_of_f16: Some(unfit.to_string()),
+        })
+    }
+
+    fn write_as(
+        &self,
+        numbers: Numbers,
+        path: &Path,
+        shape: &ModelShape,
+    ) -> anyhow::Result<Rounding> {
         let plan = plan(shape);
         let mut file = BufWriter::new(File::create(path)?);
-        file.write_all(&header(&plan, self.format))?;
+        file.write_all(&header(&plan, numbers))?;
         let mut rounding = Rounding::default();
         for tensor in &plan {
             if self.interrupt.asked() {
                 bail!("interrupted");
             }
             let (before, merged) = self.numbers(tensor, shape);
+            if let Some(value) = merged.iter().find(|v| !numbers.rounded(**v).is_finite()) {
+                return Err(Unfit::Range {
+                    tensor: tensor.name.clone(),
+                    value: *value,
+                    numbers,
+                }
+                .into());
+            }
             if let Some(before) = before {
                 let mut own = Rounding::default();
-                own.note(&before, &merged, |value| self.rounded(value));
-                if self.is_trained_bias(tensor) && own.worst_ratio > 1.0 {
-                    bail!(
-                        "{} is moved further by rounding to {:?} than by the adapter, which would be lost: use --format \
-                         f16 if that was bf16, or serve the adapter beside the model",
-                        tensor.name,
-                        self.format
-                    );
+                own.note(&before, &merged, |value| numbers.rounded(value));
+                if own.typical_ratio > self.most(tensor) {
+                    return Err(Unfit::Lossy {
+                        tensor: tensor.name.clone(),
+                        percent: 100.0 * own.typical_ratio,
+                        numbers,
+                    }
+                    .into());
                 }
                 rounding.add(own);
             }
-            let mut bytes = Vec::with_capacity(2 * merged.len());
-            for value in merged {
-                if !self.rounded(value).is_finite() {
-                    bail!(
-                        "{} has {value}, which {:?} cannot hold: use --format bf16",
-                        tensor.name,
-                        self.format
-                    );
-                }
-                bytes.extend_from_slice(&self.bits(value).to_le_bytes());
-            }
-            file.write_all(&bytes)?;
+            file.write_all(&numbers.bytes(&merged))?;
         }
         file.into_inner()
             .map_err(std::io::IntoInnerError::into_error)?
             .sync_all()?;
         Ok(rounding)
+    }
+
+    /// Of what the adapter changes in a tensor, the most that rounding may move it by. Where a format was asked for that is no
+    /// bound, but for a bias: of a BitFit adapter there is nothing else.
+    fn most(&self, tensor: &Planned) -> f64 {
+        match self.format {
+            MergedFormat::Auto => KEPT,
+            _ if self.is_trained_bias(tensor) => 1.0,
+            _ => f64::INFINITY,
+        }
     }
 
     /// A tensor after merging, and before when the adapter changes it.
@@ -196,20 +260,6 @@ impl Merge<'_> {
         (Some(before), merged)
     }
 
-    fn rounded(&self, value: f32) -> f32 {
-        match self.format {
-            MergedFormat::Bf16 => bf16::from_f32(value).to_f32(),
-            MergedFormat::F16 => f16::from_f32(value).to_f32(),
-        }
-    }
-
-    fn bits(&self, value: f32) -> u16 {
-        match self.format {
-            MergedFormat::Bf16 => bf16::from_f32(value).to_bits(),
-            MergedFormat::F16 => f16::from_f32(value).to_bits(),
-        }
-    }
-
     /// The files of the backbone where it has them, else the tokenizer written anew.
     fn write_tokenizer(&self, folder: &Path) -> anyhow::Result<()> {
         if let TokenizerSource::Files {
@@ -238,104 +288,4 @@ impl Merge<'_> {
             tokenizer.config_json(),
         )?)
     }
-}
-
-/// Every tensor of a shape, in the order it is written.
-fn plan(shape: &ModelShape) -> Vec<Planned> {
-    let mut list = Vec::new();
-    let mut add = |name: String, shape: Vec<usize>, source| {
-        list.push(Planned {
-            name,
-            shape,
-            source,
-        })
-    };
-    add(
-        "model.embed_tokens.weight".into(),
-        vec![shape.vocab, shape.hidden],
-        Source::Embedding,
-    );
-    for layer in 0..shape.layers {
-        let name = |rest: &str| format!("model.layers.{layer}.{rest}.weight");
-        add(
-            name("input_layernorm"),
-            vec![shape.hidden],
-            Source::AttentionNorm(layer),
-        );
-        add(
-            name("post_attention_layernorm"),
-            vec![shape.hidden],
-            Source::FeedForwardNorm(layer),
-        );
-        if shape.qk_norm {
-            add(
-                name("self_attn.q_norm"),
-                vec![shape.head_dim],
-                Source::QNorm(layer),
-            );
-            add(
-                name("self_attn.k_norm"),
-                vec![shape.head_dim],
-                Source::KNorm(layer),
-            );
-        }
-        for projection in Projection::ALL {
-            let (out, input) = shape.projection(projection);
-            let place = format!(
-                "model.layers.{layer}.{}.{}",
-                projection.module(),
-                projection.name()
-            );
-            add(
-                format!("{place}.weight"),
-                vec![out, input],
-                Source::Weight(layer, projection),
-            );
-            if shape.has_bias(projection) {
-                add(
-                    format!("{place}.bias"),
-                    vec![out],
-                    Source::Bias(layer, projection),
-                );
-            }
-        }
-    }
-    add(
-        "model.norm.weight".into(),
-        vec![shape.hidden],
-        Source::FinalNorm,
-    );
-    if !shape.tied_embeddings {
-        add(
-            "lm_head.weight".into(),
-            vec![shape.vocab, shape.hidden],
-            Source::Head,
-        );
-    }
-    list
-}
-
-/// The length and header of a safetensors file.
-fn header(plan: &[Planned], format: MergedFormat) -> Vec<u8> {
-    let dtype = match format {
-        MergedFormat::Bf16 => "BF16",
-        MergedFormat::F16 => "F16",
-    };
-    let mut map = Map::new();
-    map.insert("__metadata__".into(), json!({ "format": "pt" }));
-    let mut start = 0;
-    for tensor in plan {
-        let end = start + 2 * tensor.shape.iter().product::<usize>();
-        let entry = json!({ "dtype": dtype, "shape": tensor.shape, "data_offsets": [start, end] });
-        map.insert(tensor.name.clone(), entry);
-        start = end;
-    }
-    let mut text = Value::Object(map).to_string();
-    // Numbers start at a multiple of 8, so that a mapped file can be used where it lies.
-    while !text.len().is_multiple_of(8) {
-        text.push(' ');
-    }
-    let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
-    bytes.extend_from_slice(text.as_bytes());
-    bytes
 }

@@ -25,6 +25,7 @@
 //! | [`answer`] | the plan |
 //! | [`check`] | what every plan must hold |
 //! | [`explain`] | why a plan is so |
+//! | [`long_sequence`] | the sequence that steps of other jobs wait for |
 //! | [`quote`] | what a job will take and cost |
 
 pub mod adapter;
@@ -40,6 +41,7 @@ pub mod estimate;
 pub mod explain;
 pub mod fair;
 pub mod fuse;
+pub mod long_sequence;
 pub mod memory;
 pub mod mix;
 pub mod order;

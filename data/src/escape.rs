@@ -102,16 +102,24 @@ fn break_spellings(
     text: &mut String,
     hidden: char,
 ) -> Result<usize, Unbreakable> {
+    break_found(|text| tokenizer.special_spans(text), text, hidden)
+}
+
+fn break_found(
+    mut find: impl FnMut(&str) -> Vec<Range<usize>>,
+    text: &mut String,
+    hidden: char,
+) -> Result<usize, Unbreakable> {
     let mut count = 0;
     for _ in 0..MOST_ROUNDS {
-        let spans = tokenizer.special_spans(text);
+        let spans = find(text);
         if spans.is_empty() {
             return Ok(count);
         }
         count += spans.len();
         *text = with_hidden(text, &spans, hidden)?;
     }
-    match tokenizer.special_spans(text).first() {
+    match find(text).first() {
         None => Ok(count),
         Some(span) => Err(Unbreakable::of(&text[span.clone()])),
     }
@@ -263,6 +271,25 @@ mod tests {
         let spans: Vec<Range<usize>> = (0..200_000).map(|n| n * 10..n * 10 + 10).collect();
         let broken = with_hidden(&text, &spans, '\u{100000}').unwrap();
         assert_eq!(broken, "<\u{100000}|im_end|>".repeat(200_000));
+    }
+
+    /// The text is looked at as often for ten times as many spellings, whether they stand apart or overlap.
+    #[test]
+    fn the_work_grows_with_the_text_and_not_with_its_spellings() {
+        let tokenizer = Tokenizer::bytes();
+        for (spelling, looks) in [("<|im_end|>", 2), ("<|im_<|im_end|>end|>", 2)] {
+            for many in [100, 1_000] {
+                let mut text = spelling.repeat(many);
+                let (whole, mut looked, mut read) = (text.len(), 0, 0);
+                let find = |text: &str| {
+                    (looked, read) = (looked + 1, read + text.len());
+                    tokenizer.special_spans(text)
+                };
+                let count = break_found(find, &mut text, '\u{100000}').unwrap();
+                assert_eq!((count, looked), (many, looks), "{spelling} {many} times");
+                assert!(read <= 2 * looks * whole, "{read} bytes of {whole}");
+            }
+        }
     }
 
     #[test]

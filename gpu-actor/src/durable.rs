@@ -89,6 +89,13 @@ fn fill(
 /// # Errors
 /// Of the system.
 pub fn make_folders(folder: &Path) -> std::io::Result<()> {
+    make_folders_with(folder, sync)
+}
+
+fn make_folders_with(
+    folder: &Path,
+    sync: impl FnMut(&Path) -> std::io::Result<()>,
+) -> std::io::Result<()> {
     let mut absent = Vec::new();
     for above in folder.ancestors() {
         if above.as_os_str().is_empty() || above.is_dir() {
@@ -141,6 +148,34 @@ mod tests {
         assert!(deep.is_dir());
         fs::write(root.path().join("file"), b"").unwrap();
         assert!(make_folders(&root.path().join("file/sub")).is_err());
+    }
+
+    /// Each folder that holds a new name is synced once the name is there, from the top down, and no other.
+    #[test]
+    fn what_holds_a_made_folder_is_synced() {
+        let root = tempfile::tempdir().unwrap();
+        let (a, deep) = (root.path().join("a"), root.path().join("a/b/c"));
+        let synced = |folder: &Path| {
+            let mut synced = Vec::new();
+            make_folders_with(folder, |holder| {
+                assert!(deep.is_dir() || folder != deep, "before it is made");
+                synced.push(holder.to_path_buf());
+                Ok(())
+            })
+            .unwrap();
+            synced
+        };
+        assert_eq!(synced(&deep), [root.path(), &a, &a.join("b")]);
+        assert_eq!(synced(&deep), [PathBuf::new(); 0]);
+        assert_eq!(synced(&deep.join("d")), [deep.clone()]);
+        let refused = make_folders_with(&a.join("other"), |_| {
+            Err(std::io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(
+            refused.unwrap_err().kind(),
+            std::io::ErrorKind::StorageFull,
+            "a name that may not last is no success"
+        );
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Jobs arrive, wait in one queue (first come, first served), train on an instance with others or alone, and end.
 //! An instance is some GPUs that hold the backbone together; its jobs all take one step in the time that the planner's
-//! cost model predicts for them together. What the planner decides in a cluster, it decides here, by the same code.
+//! cost model predicts for them together, while rounds follow each other: a job alone has nothing that fills its drain, and
+//! one padded pass for all neither. What the planner decides in a cluster, it decides here, by the same code.
 //!
 //! | system | an instance takes | a step |
 //! | --- | --- | --- |

@@ -4,12 +4,19 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+/// Of all commands on adapters.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  spotmux adapter inspect adapters/support
+  spotmux adapter merge adapters/support --model smollm2-135m-instruct --output support-merged
+  spotmux adapter import from-peft --model smollm2-135m-instruct --output adapters/taken-in";
+
 /// What to do with an adapter.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdapterCommand {
     /// Describes an adapter: method, sizes, tensors
     Inspect(InspectAdapterArgs),
-    /// Adds an adapter to a model's weights and writes the sum as a model of its own, in 16 bits
+    /// Adds an adapter to a model's weights and writes the sum as a model of its own
     Merge(MergeArgs),
     /// Takes in an adapter made elsewhere: checks every tensor against a model, and writes it anew
     Import(ImportArgs),
@@ -37,10 +44,11 @@ pub(crate) struct InspectAdapterArgs {
 const MERGE: &str = "\
 Examples:
   spotmux adapter merge adapters/support --model smollm2-135m-instruct --output support-merged
-  spotmux adapter merge adapters/support --model smollm2-135m-instruct --output m --format f16
+  spotmux adapter merge adapters/support --model smollm2-135m-instruct --output m --format bf16
 
 LoRA (with rsLoRA, LoRA+ and DoRA), IA3, BitFit and diff pruning can be merged; prompts, prefixes and bottleneck \
-layers are no weights of the model. The loss of precision is measured and reported.";
+layers are no weights of the model. The loss of precision is measured and reported: a short training moves weights by \
+little, and rounding to bf16 can take most of it.";
 
 /// Arguments of `spotmux adapter merge`.
 #[derive(Debug, Args)]
@@ -59,17 +67,21 @@ pub(crate) struct MergeArgs {
     #[arg(long)]
     pub(crate) other_base: bool,
     /// Number format of the merged weights
-    #[arg(long, value_enum, default_value_t = MergedFormat::Bf16)]
+    #[arg(long, value_enum, default_value_t = MergedFormat::Auto)]
     pub(crate) format: MergedFormat,
 }
 
 /// Number format of merged weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MergedFormat {
+    /// f16 where it holds every value and keeps what was learned, else f32
+    Auto,
     /// 8 bits of mantissa, range of f32
     Bf16,
     /// 11 bits of mantissa, largest 65504
     F16,
+    /// 24 bits of mantissa: nothing is lost, in twice the bytes
+    F32,
 }
 
 const IMPORT: &str = "\

@@ -8,6 +8,13 @@ use shared::job::Products;
 
 use super::parse;
 
+/// Of all measurements.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  spotmux bench train --jobs 1,8
+  spotmux bench pipeline
+  spotmux bench plan";
+
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {

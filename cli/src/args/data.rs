@@ -6,6 +6,11 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::parse;
 
+/// Of all commands on data sets.
+pub(super) const EXAMPLES: &str = "\
+Example:
+  spotmux data check support.jsonl --model smollm2-135m-instruct";
+
 /// What to do with a data set.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DataCommand {

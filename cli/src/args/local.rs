@@ -49,6 +49,12 @@ pub(crate) struct DownArgs {
     pub(crate) cluster: ClusterArgs,
 }
 
+/// Of all commands on certificates.
+pub(super) const CA_EXAMPLES: &str = "\
+Examples:
+  spotmux ca token gpu-7
+  spotmux ca renew";
+
 /// What to do with certificates.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CaCommand {
@@ -197,6 +203,13 @@ pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
 }
+
+/// Of all commands on settings.
+pub(super) const CONFIG_EXAMPLES: &str = "\
+Examples:
+  spotmux config init
+  spotmux config show
+  spotmux config check";
 
 /// What to do with settings.
 #[derive(Debug, Subcommand)]

@@ -6,6 +6,12 @@ use clap::{Args, Subcommand};
 
 use super::{ClusterArgs, parse};
 
+/// Of all commands on markets.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  spotmux market show --trace us-west-2a_v100_1.json
+  spotmux market bill";
+
 /// What to do with markets.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MarketCommand {

@@ -4,6 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+/// Of all commands on models.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  spotmux model pull smollm2-135m-instruct
+  spotmux model inspect smollm2-135m-instruct
+  spotmux model tiny tiny";
+
 /// What to do with a model.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelCommand {

@@ -73,7 +73,8 @@ pub(crate) fn run(
     bench.warm_up()?;
     let mut all: Vec<Figures> = Vec::new();
     for &jobs in &args.jobs {
-        output.note(format!("{jobs} jobs, {} rounds", args.rounds));
+        let noun = if jobs == 1 { "job" } else { "jobs" };
+        output.note(format!("{jobs} {noun}, {} rounds", args.rounds));
         let mut figures = bench.measure(jobs)?;
         figures.anonymous_bytes_of_one_more_job =
             all.last().and_then(|last| one_more(last, &figures));

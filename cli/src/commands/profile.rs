@@ -101,7 +101,7 @@ fn keep(
             "link",
             link.map_or(String::new(), |link| {
                 format!(
-                    "{:.0} us, {}/s, by loopback",
+                    "{:.1} us, {}/s, by loopback",
                     link.latency_nanos as f64 / 1e3,
                     render::bytes(link.bytes_per_second)
                 )

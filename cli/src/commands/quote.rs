@@ -39,11 +39,11 @@ pub(crate) fn run(args: &QuoteArgs, session: &Session<'_>) -> Result<Exit, Failu
         ("name", Align::Left),
         ("waits", Align::Right),
         ("done in", Align::Right),
-        ("from", Align::Right),
-        ("to", Align::Right),
+        ("earliest", Align::Right),
+        ("latest", Align::Right),
         ("cost", Align::Right),
-        ("from", Align::Right),
-        ("to", Align::Right),
+        ("least", Align::Right),
+        ("most", Align::Right),
         ("slowdown", Align::Right),
         ("in time", Align::Right),
     ]);
@@ -91,7 +91,7 @@ fn cells_of(quote: &Quote) -> [String; 9] {
         quote
             .cost
             .as_ref()
-            .map_or_else(|| "no price".into(), |cost| pick(cost).to_string())
+            .map_or_else(|| "no price".into(), |cost| price(pick(cost)))
     };
     [
         span(quote.wait),
@@ -109,6 +109,26 @@ fn cells_of(quote: &Quote) -> [String; 9] {
     ]
 }
 
+/// A sum of money; what four digits would show as nothing is told as less than they can show.
+fn price(sum: MicroUsd) -> String {
+    match sum.0 {
+        1..50 => "< $0.0001".to_owned(),
+        _ => sum.to_string(),
+    }
+}
+
 fn told_of(name: &str, quote: Option<&Quote>, refused: Option<&String>) -> Value {
     json!({ "name": name, "quote": quote, "refused": refused })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_price_is_not_shown_as_none() {
+        assert_eq!(price(MicroUsd(0)), "$0.0000");
+        assert_eq!(price(MicroUsd(12)), "< $0.0001");
+        assert_eq!(price(MicroUsd(50)), "$0.0001");
+    }
 }

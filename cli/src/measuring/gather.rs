@@ -141,7 +141,7 @@ impl Gatherer<'_> {
         let quick = if self.quick { ", quick" } else { "" };
         let load = machine::load_average().map_or(String::new(), |load| format!(", load {load}"));
         format!(
-            "spotmux {}, layers of {name}{quick}{load}; switch_nanos is assumed",
+            "spotmux {}, layers of {name}{quick}{load}; how long a change of plans takes is assumed",
             env!("CARGO_PKG_VERSION")
         )
     }

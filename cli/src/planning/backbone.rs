@@ -111,7 +111,7 @@ fn of_files(path: &Path, name: &str) -> Result<Planned, Failure> {
         source => Some(Language::of(source, None)?),
     };
     Ok(Planned {
-        name: model.name.clone().unwrap_or_else(|| name.to_owned()),
+        name: name.to_owned(),
         shape: model.shape.clone(),
         blocks,
         tables,

@@ -106,6 +106,7 @@ fn standing(status: &ClusterView) -> Plan {
             seats: replica.seats.iter().map(seat).collect(),
             jobs: replica.jobs.clone(),
             arrangement: None,
+            round: 0,
             chunks: Vec::new(),
         };
         (replica.number, standing)

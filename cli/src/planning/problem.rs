@@ -63,6 +63,7 @@ pub(crate) fn of(args: &ProblemArgs, session: &Session<'_>) -> Result<Problem, F
         stages: args.stages,
         replicas: args.replicas,
         saturation: args.saturation.map_or(Saturation::NO_LOSS, Joining::rule),
+        tokens_per_pass: tokens_per_pass(file.as_ref()),
         ..Options::default()
     };
     let jobs: BTreeMap<JobId, Job> = (1..).map(JobId).zip(jobs).collect();
@@ -72,6 +73,14 @@ pub(crate) fn of(args: &ProblemArgs, session: &Session<'_>) -> Result<Problem, F
         jobs,
         assumed,
         model: planned.name,
+    })
+}
+
+/// Rows of a pass, by the file's engine or its default.
+fn tokens_per_pass(file: Option<&Jobs>) -> u64 {
+    let engine = file.map(|file| &file.file.engine);
+    engine.map_or(Options::default().tokens_per_pass, |engine| {
+        engine.tokens_per_pass as u64
     })
 }
 

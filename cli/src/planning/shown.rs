@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use coordinator::plan::answer::Plan;
-use coordinator::plan::explain::{Explanation, Limit, ReplicaWhy};
+use coordinator::plan::explain::{Explanation, Limit, ReplicaWhy, counted};
 use serde_json::{Value, json};
 use shared::ids::JobId;
 use shared::units::Micros;
@@ -17,12 +17,12 @@ use crate::render::{self, Align, Table};
 pub(crate) fn text(problem: &Problem, plan: &Plan, explanation: &Explanation, why: bool) -> String {
     let snapshot = &problem.snapshot;
     let mut text = format!(
-        "{}: {} blocks as {}, tables as {}; {} node(s)\n",
+        "{}: {} blocks as {}, tables as {}; {}\n",
         problem.model,
         snapshot.model.layers,
         snapshot.blocks.name(),
         snapshot.tables.name(),
-        snapshot.nodes.len()
+        counted(snapshot.nodes.len() as u64, "node", "nodes")
     );
     for (number, replica) in &plan.replicas {
         let seats = replica.seats.iter().map(|seat| {
@@ -69,8 +69,10 @@ fn glance(said: &ReplicaWhy) -> String {
         format!("; fullest is stage {stage} with {used} of {offered}")
     });
     format!(
-        "a step of {} in {} micro-batch(es), {} tokens/s, predicted; {limit}{memory}",
-        said.step, said.micro_batches, said.tokens_per_second
+        "a step of {} in {}, {} tokens/s, predicted; {limit}{memory}",
+        said.round,
+        counted(said.micro_batches, "micro-batch", "micro-batches"),
+        said.tokens_per_second
     )
 }
 
@@ -127,6 +129,7 @@ pub(crate) fn told(problem: &Problem, plan: &Plan, explanation: &Explanation) ->
                 "jobs": replica.jobs,
                 "passes_shared_by": replica.hybrid_tasks(),
                 "step_micros": replica.step(),
+                "round_micros": replica.round(),
             })
         })
         .collect();
@@ -163,6 +166,9 @@ pub(crate) fn queued(problem: &Problem, reason: &str) -> String {
 /// Hours, minutes or less, for people.
 pub(crate) fn span(time: Micros) -> String {
     let seconds = time.seconds();
+    if time == Micros(0) {
+        return "0 s".to_owned();
+    }
     if seconds < 120.0 {
         return time.to_string();
     }
@@ -179,6 +185,7 @@ mod tests {
 
     #[test]
     fn spans_are_in_the_unit_that_people_use() {
+        assert_eq!(span(Micros(0)), "0 s");
         assert_eq!(span(Micros(1_500)), "1.5 ms");
         assert_eq!(span(Micros(100_000_000)), "100.0 s");
         assert_eq!(span(Micros(600_000_000)), "10 min");

@@ -20,6 +20,8 @@ const JOB: &str = "{msg} [{bar:24}] {pos:>4}/{len:4} {prefix}";
 const ALL: &str = "{msg} [{bar:24}] {pos:>4}/{len:4} {prefix}, {eta} left";
 /// Plain lines a job prints over its steps.
 const LINES: u64 = 8;
+/// Seconds without a plain line of a job after which its next step has one.
+const QUIET: f64 = 20.0;
 
 /// What is shown of a running file of jobs.
 #[derive(Debug)]
@@ -39,6 +41,8 @@ struct Shown {
     /// The last held-out loss, and the step it was measured at.
     eval: Option<(f64, u64)>,
     lines_said: u64,
+    /// Seconds of the board's clock at which its last line was said.
+    said_at: f64,
 }
 
 impl Board {
@@ -83,6 +87,7 @@ impl Board {
                 label,
                 eval: None,
                 lines_said: 0,
+                said_at: 0.0,
             };
             board.jobs.insert(job.spec().name.clone(), shown);
         }
@@ -113,7 +118,7 @@ impl Board {
         let Some(shown) = self.jobs.get_mut(event.job()) else {
             return;
         };
-        if let Some(line) = shown.note(event) {
+        if let Some(line) = shown.note(event, self.clock.seconds()) {
             self.say(&line);
         }
     }
@@ -142,8 +147,8 @@ impl Board {
 }
 
 impl Shown {
-    /// Takes in an event; gives a line to say, if there is one.
-    fn note(&mut self, event: &Event) -> Option<String> {
+    /// Takes in an event at so many seconds of the board's clock; gives a line to say, if there is one.
+    fn note(&mut self, event: &Event, now: f64) -> Option<String> {
         match event {
             Event::Step {
                 step, total, loss, ..
@@ -158,10 +163,11 @@ impl Shown {
                     return None;
                 }
                 let due = step * LINES / total.max(&1);
-                if due <= self.lines_said && step != total {
+                let silent = now - self.said_at >= QUIET;
+                if due <= self.lines_said && step != total && !silent {
                     return None;
                 }
-                self.lines_said = due;
+                (self.lines_said, self.said_at) = (due, now);
                 Some(format!(
                     "{}  step {step}/{total}  loss {loss:.3}{eval}",
                     self.label
@@ -216,6 +222,38 @@ mod tests {
 
     use super::*;
 
+    fn step(step: u64, total: u64) -> Event {
+        Event::Step {
+            job: JobName::new("a").unwrap(),
+            step,
+            total,
+            loss: 1.0,
+            accuracy: 0.5,
+            learning_rate: 1e-3,
+            gradient_norm: 1.0,
+            tokens: 10,
+            trained_tokens: 5,
+        }
+    }
+
+    /// Of many slow steps one has a line now and then, however far the next eighth is.
+    #[test]
+    fn a_slow_job_is_not_silent() {
+        let mut shown = Shown {
+            bar: None,
+            label: "a".into(),
+            eval: None,
+            lines_said: 0,
+            said_at: 0.0,
+        };
+        let mut said = |at, now| shown.note(&step(at, 800), now).is_some();
+        assert!(!said(1, 5.0) && !said(2, 19.0));
+        assert!(said(3, 21.0), "20 s without a line");
+        assert!(!said(4, 40.0) && said(5, 41.0));
+        assert!(!said(99, 42.0) && said(100, 43.0), "an eighth of the steps");
+        assert!(!said(101, 62.0) && said(102, 63.0));
+    }
+
     #[test]
     fn a_held_out_loss_is_shown_with_its_step() {
         let mut shown = Shown {
@@ -223,30 +261,24 @@ mod tests {
             label: "a  LoRA r=2".into(),
             eval: None,
             lines_said: 0,
+            said_at: 0.0,
         };
         let job = JobName::new("a").unwrap();
         let (loss, accuracy, tokens) = (2.5, 0.5, 10);
         assert_eq!(
-            shown.note(&Event::Evaluation {
-                job: job.clone(),
-                step: 4,
-                loss,
-                accuracy,
-                tokens
-            }),
+            shown.note(
+                &Event::Evaluation {
+                    job: job.clone(),
+                    step: 4,
+                    loss,
+                    accuracy,
+                    tokens
+                },
+                0.0
+            ),
             None
         );
-        let line = shown.note(&Event::Step {
-            job,
-            step: 8,
-            total: 8,
-            loss: 1.0,
-            accuracy,
-            learning_rate: 1e-3,
-            gradient_norm: 1.0,
-            tokens,
-            trained_tokens: 5,
-        });
+        let line = shown.note(&step(8, 8), 0.0);
         let expected = "a  LoRA r=2  step 8/8  loss 1.000  held-out 2.500 at step 4";
         assert_eq!(line.as_deref(), Some(expected));
     }

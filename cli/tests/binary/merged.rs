@@ -1,4 +1,5 @@
-//! A merged model computes what the adapter computes, and says how far 16 bits moved it.
+//! A merged model computes what the adapter computes, says how far rounding moved it, and is not rounded so far, unasked, that
+//! what was learned is lost.
 //!
 //! Public bugs: huggingface/peft #1043, #2321 and #2586, ARahim3/mlx-tune #15 (merging into 4-bit weights changes or
 //! erases what was learned).
@@ -93,7 +94,7 @@ fn merged_is_near(sandbox: &Sandbox, model: &str, quantised: bool) {
     let bare = logits(&base, None);
     for (name, _) in MERGEABLE {
         let adapter = format!("adapters/{name}");
-        for (format, tolerance) in [("bf16", 0.05), ("f16", 0.01)] {
+        for (format, tolerance) in [("bf16", 0.05), ("f16", 0.01), ("f32", 1e-4)] {
             let to = format!("merged-{name}-{format}");
             let arguments = [
                 "adapter", "merge", &adapter, "--model", model, "--output", &to, "--format",
@@ -101,8 +102,15 @@ fn merged_is_near(sandbox: &Sandbox, model: &str, quantised: bool) {
             ];
             let told = sandbox.run(&arguments).ended_with(0).last();
             assert_eq!(told["quantised_backbone"], quantised);
-            let ratio = told["rounding"]["worst_ratio"].as_f64();
-            assert!(ratio.is_some_and(|ratio| ratio > 0.0), "{name}: {told}");
+            assert_eq!(told["format"], format);
+            let rounded = format != "f32";
+            for ratio in ["worst_ratio", "typical_ratio"] {
+                let ratio = told["rounding"][ratio].as_f64();
+                assert!(
+                    ratio.is_some_and(|ratio| (ratio > 0.0) == rounded),
+                    "{name}: {told}"
+                );
+            }
             assert!(
                 told["rounding"]["merged"].as_u64() > Some(0),
                 "{name}: {told}"
@@ -154,6 +162,43 @@ fn merging_into_a_quantised_model_is_done_in_16_bits_measured_and_told() {
         said.contains("never rounded back") && said.contains("% of the largest change"),
         "{said}"
     );
+    assert!(said.contains("f16: it holds every value"), "{said}");
+}
+
+/// A training of one step with a small rate moves weights by less than 16 bits can show: the default is f32, and says why; bf16
+/// is written where it is asked for, with a warning.
+#[test]
+fn a_short_training_is_not_rounded_away_unasked() {
+    let sandbox = Sandbox::new();
+    sandbox.tiny_model();
+    sandbox.write("pairs.jsonl", PAIRS);
+    let job = "adapter = { method = 'lora', rank = 2 }\ntrain = { steps = 1, batch_size = 1 }\n\
+               optimizer = { learning_rate = 1e-5 }";
+    sandbox.write("short.toml", one_job(job));
+    sandbox.run(&["train", "short.toml"]).ended_with(0);
+    let merge = |to: &str, more: &[&str]| {
+        let words = ["adapter", "merge", "adapters/one", "-m", "tiny", "-o", to];
+        sandbox.run(&[&words[..], more].concat()).ended_with(0)
+    };
+    let said = merge("kept", &[]).out;
+    assert!(
+        said.contains("f32, in twice the bytes of f16: rounding to f16 moves"),
+        "{said}"
+    );
+    assert!(!said.contains("warning"), "{said}");
+    let base = sandbox.path("tiny");
+    let wanted = logits(&base, Some(&sandbox.path("adapters/one/adapter")));
+    let learned = apart(&logits(&base, None), &wanted);
+    assert!(learned > 0.0);
+    let kept = apart(&logits(&sandbox.path("kept"), None), &wanted);
+    assert!(kept < 0.1 * learned, "{kept} of {learned}");
+    let said = merge("asked", &["--format", "bf16"]).out;
+    assert!(
+        said.contains("bf16, as asked for") && said.contains("took much of what was learned"),
+        "{said}"
+    );
+    let lost = apart(&logits(&sandbox.path("asked"), None), &wanted);
+    assert!(lost > 10.0 * kept, "{lost} against {kept}");
 }
 
 #[test]

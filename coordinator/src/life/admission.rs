@@ -229,6 +229,7 @@ impl Gate {
                 fuse: admission.levels.fuse,
                 order: admission.levels.order,
                 saturation: admission.saturation,
+                tokens_per_pass: admission.tokens_per_pass.max(1),
                 ..Options::default()
             },
             now: scene.now,

@@ -31,16 +31,24 @@ pub struct Replica {
     pub jobs: Vec<JobId>,
     /// How they train together; places are those in `jobs`. Absent while there are none.
     pub arrangement: Option<Arrangement>,
+    /// Predicted nanoseconds of a step while rounds follow each other; 0 while there are no jobs.
+    pub round: u64,
     /// What each micro-batch has of each job, in the order of `jobs`.
     pub chunks: Vec<Vec<Chunk>>,
 }
 
 impl Replica {
-    /// Predicted time of a step.
+    /// Predicted time of a step by itself: what plans are compared by.
     #[must_use]
     pub fn step(&self) -> Micros {
         let nanos = self.arrangement.as_ref().map_or(0, Arrangement::step);
         Micros(nanos.div_ceil(1000))
+    }
+
+    /// Predicted time of a step while rounds follow each other: what jobs will see.
+    #[must_use]
+    pub fn round(&self) -> Micros {
+        Micros(self.round.div_ceil(1000))
     }
 
     /// Jobs that share passes.

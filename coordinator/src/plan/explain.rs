@@ -1,6 +1,6 @@
 //! Why a plan is so: as data, and as text for people.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use serde::Serialize;
@@ -9,7 +9,8 @@ use shared::units::{Bytes, Micros};
 
 use super::align::Waste;
 use super::answer::{Plan, Replica};
-use super::arrange::{Arrangement, Without, rounds};
+use super::arrange::{Arrangement, Without};
+use super::long_sequence::LongSequence;
 use super::pipeline::Pipeline;
 use super::place::{Fleet, holds};
 use super::profile::Origin;
@@ -43,7 +44,7 @@ pub struct ReplicaWhy {
     pub round: Micros,
     /// Passes that each stage may hold at once.
     pub ahead: Vec<u64>,
-    /// Tokens a second.
+    /// Tokens a second, while rounds follow each other.
     pub tokens_per_second: u64,
     /// Micro-batches of a step.
     pub micro_batches: u64,
@@ -61,6 +62,8 @@ pub struct ReplicaWhy {
     pub waste: Waste,
     /// What is left on the table.
     pub left: Left,
+    /// The sequence that others wait for, where one is longer than a turn.
+    pub long_sequence: Option<LongSequence>,
 }
 
 /// What limits a layout.
@@ -103,18 +106,24 @@ pub struct Left {
     pub adapters_permille: u64,
 }
 
+/// A number with its noun.
+#[must_use]
+pub fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
 fn micros(nanos: u64) -> Micros {
     Micros(nanos.div_ceil(1000))
 }
 
-/// Explains one replica; with the jobs in `tasks`, and whether passes are put in order.
+/// Explains one replica; with the jobs in `tasks`, and the rows of a pass by the first stage's own bound.
 #[must_use]
 pub fn replica(
     pipeline: &Pipeline<'_>,
     replica: &Replica,
     arrangement: &Arrangement,
     without: Without,
-    (tasks, ordered): (&[&Task], bool),
+    (tasks, tokens_per_pass): (&[&Task], u64),
 ) -> ReplicaWhy {
     let step = arrangement.step();
     let tokens: u64 = tasks.iter().map(|task| task.tokens()).sum();
@@ -133,8 +142,9 @@ pub fn replica(
         limit: limit(arrangement, pipeline, tasks),
         memory,
         step: micros(step),
-        round: micros(rounds::time(pipeline, tasks, arrangement, ordered)),
-        tokens_per_second: (u128::from(tokens) * 1_000_000_000 / u128::from(step.max(1))) as u64,
+        round: replica.round(),
+        tokens_per_second: (u128::from(tokens) * 1_000_000_000 / u128::from(replica.round.max(1)))
+            as u64,
         micro_batches: arrangement.micro_batches,
         ahead: arrangement.ahead.clone(),
         hybrid_tasks: hybrid_tasks(pipeline, replica, arrangement, tasks),
@@ -149,6 +159,7 @@ pub fn replica(
         without_align: without.align.map(micros),
         waste: waste.fold(Waste::default(), Waste::plus),
         left: left(arrangement, pipeline, tasks),
+        long_sequence: LongSequence::of(pipeline, &replica.jobs, tasks, tokens_per_pass),
     }
 }
 
@@ -241,10 +252,12 @@ pub fn explain(
         };
         grounds.push(format!("the profile of {} {how}{note}", profile.device));
         if profile.origin == Origin::Measured && !device.estimated.is_empty() {
+            let products: BTreeSet<&str> = device.estimated.iter().map(String::as_str).collect();
+            let products: Vec<&str> = products.into_iter().collect();
             grounds.push(format!(
                 "{}: not measured, from its roofline: {}",
                 profile.device,
-                device.estimated.join(", ")
+                products.join(", ")
             ));
         }
     }
@@ -319,18 +332,18 @@ impl ReplicaWhy {
         };
         let _ = writeln!(
             text,
-            "replica {number}: blocks {}; {limit}\n  a step of {} in {} micro-batches, {} tokens/s, predicted",
+            "replica {number}: blocks {}; {limit}\n  a step of {} in {}, {} tokens/s, predicted",
             blocks.join(" + "),
-            self.step,
-            self.micro_batches,
+            self.round,
+            counted(self.micro_batches, "micro-batch", "micro-batches"),
             self.tokens_per_second
         );
         if self.ahead.len() > 1 {
             let ahead: Vec<String> = self.ahead.iter().map(u64::to_string).collect();
             let _ = writeln!(
                 text,
-                "  {} while rounds follow each other; stages hold {} passes at most",
-                self.round,
+                "  {} by itself, as rounds overlap; stages hold {} passes at most",
+                self.step,
                 ahead.join(" + ")
             );
         }
@@ -363,7 +376,7 @@ impl ReplicaWhy {
         ] {
             let said = off.map_or_else(
                 || "the jobs would not fit".to_owned(),
-                |step| format!("a step would take {step}"),
+                |step| format!("a step by itself would take {step}"),
             );
             let _ = writeln!(text, "  without {level} {said}");
         }
@@ -378,5 +391,8 @@ impl ReplicaWhy {
             self.left.bubble_permille as f64 / 10.0,
             self.left.adapters_permille as f64 / 10.0
         );
+        if let Some(long) = &self.long_sequence {
+            let _ = writeln!(text, "  {long}");
+        }
     }
 }

@@ -181,9 +181,13 @@ impl Pipeline<'_> {
         let at = &self.stages[stage];
         let (device, sizes) = (&self.devices[at.device], &self.sizes[at.device]);
         let (first, last) = (stage == 0, stage + 1 == self.stages.len());
+        let least = tasks.iter().map(|task| task.tokens()).min().unwrap_or(0);
         let of = |task: &&Task| {
             let rows = task.tokens().div_ceil(micro_batches.max(1));
-            sizes.resident(task, device.model(), (at.blocks, first, last), rows)
+            // Half as long again as the shortest: no turn needs to take all of it (SP-2 of the engine).
+            let spread = task.tokens() > least.saturating_add(least / 2);
+            let part = (at.blocks, first, last);
+            sizes.resident(task, device.model(), part, rows, spread)
         };
         let jobs = tasks.iter().map(of).fold(0, u64::saturating_add);
         let backbone = sizes.backbone(at.blocks, first, last);

@@ -1,7 +1,7 @@
 //! What a job will take and cost, and its chance to be done in time; for jobs of a plan and for jobs not yet sent.
 //!
 //! ```text
-//! finish  = wait + steps x step, with the company that it has now
+//! finish  = wait + steps x step, with the company that it has now, while rounds follow each other
 //! range   = ± 10 % of it with a measured profile, ± 50 % with a computed one, and the losses on top
 //! losses  = Poisson with the summed loss rate of the replica's nodes; each costs the move of the largest stage
 //! cost    = its share of the rows of the replica x the price of the replica's nodes x time; none without a price
@@ -15,6 +15,7 @@ use shared::ids::JobId;
 use shared::units::{MicroUsd, Micros};
 
 use super::answer::{Plan, Replica};
+use super::arrange::optimizers;
 use super::estimate::Loads;
 use super::place::{Fleet, NoPlace};
 use super::profile::Origin;
@@ -45,7 +46,7 @@ impl fmt::Display for Cost {
 /// A quote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Quote {
-    /// A step in its company.
+    /// A step in its company, while rounds follow each other.
     pub step: Micros,
     /// A step alone on the same replica.
     pub alone: Micros,
@@ -138,9 +139,11 @@ fn on(
 ) -> Option<Quote> {
     let pipeline = fleet.pipeline(snapshot, &replica.seats)?;
     let alone = Loads::new(&[task]).estimate(&pipeline, &[0], true)?;
-    let alone = Micros(alone.step.div_ceil(1000));
+    // Its own steps cannot overlap: each needs what the one before has learned.
+    let alone = alone.step.saturating_add(optimizers(&pipeline, &[task]));
+    let alone = Micros(alone.div_ceil(1000));
     // One that waits takes the place of another: the company stays about as large.
-    let step = replica.step().max(alone);
+    let step = replica.round().max(alone);
     let mut rows: u64 = replica
         .jobs
         .iter()

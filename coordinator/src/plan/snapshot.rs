@@ -154,6 +154,14 @@ impl Task {
         rows + self.adapter.prompt_rows() * self.lengths.len() as u64
     }
 
+    /// Canonical blocks of one optimizer step: each sequence begins one of its own.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        let virtual_rows = self.adapter.prompt_rows();
+        let blocks = |length: &u32| (u64::from(*length) + virtual_rows).div_ceil(BLOCK);
+        self.lengths.iter().map(blocks).sum()
+    }
+
     /// Rows of the longest sequence.
     #[must_use]
     pub fn longest(&self) -> u64 {
@@ -230,6 +238,14 @@ pub struct Options {
     pub quantum: Micros,
     /// A new layout must pay for the change within this time.
     pub horizon: Micros,
+    /// Rows of a pass by the first stage's own bound: what turns are measured by (ADR 18).
+    #[serde(default = "tokens_per_pass")]
+    pub tokens_per_pass: u64,
+}
+
+/// As the keys `plan.tokens_per_pass` and `engine.tokens_per_pass` have it.
+fn tokens_per_pass() -> u64 {
+    512
 }
 
 impl Default for Options {
@@ -245,6 +261,7 @@ impl Default for Options {
             patience: Micros(3_600_000_000),
             quantum: Micros(600_000_000),
             horizon: Micros(3_600_000_000),
+            tokens_per_pass: tokens_per_pass(),
         }
     }
 }

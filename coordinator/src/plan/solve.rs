@@ -20,7 +20,7 @@ use thiserror::Error;
 use super::admit::{self, Wait, Why};
 use super::align;
 use super::answer::{Plan, Replica};
-use super::arrange::{Arrangement, Without, weigh};
+use super::arrange::{Arrangement, Without, rounds, weigh};
 use super::check::{Broken, check};
 use super::explain::{Explanation, explain};
 use super::fair::{self, Class};
@@ -111,6 +111,7 @@ fn numbered(layout: Vec<Seats>, previous: Option<&Plan>) -> BTreeMap<u32, Replic
         seats,
         jobs: Vec::new(),
         arrangement: None,
+        round: 0,
         chunks: Vec::new(),
     };
     for seats in layout {
@@ -196,6 +197,7 @@ fn fill(
         seats,
         jobs: Vec::new(),
         arrangement: None,
+        round: 0,
         chunks: Vec::new(),
     };
     let (mut waiting, mut without) = (BTreeMap::new(), Without::default());
@@ -214,6 +216,8 @@ fn fill(
             without = weighed.without;
             let chunks = |task: &&Task| chunks(snapshot, task, &arrangement);
             replica.chunks = chosen.iter().map(chunks).collect();
+            let ordered = snapshot.options.order;
+            replica.round = rounds::time(pipeline, &chosen, &arrangement, ordered);
             replica.arrangement = Some(arrangement);
             replica.jobs = jobs;
         }
@@ -242,7 +246,7 @@ fn chunks(snapshot: &Snapshot, task: &Task, arrangement: &Arrangement) -> Vec<al
 
 /// Time until a job of a replica is done or has had its quantum.
 fn until_a_place(snapshot: &Snapshot, replica: &Replica) -> Micros {
-    let step = replica.step().0;
+    let step = replica.round().0;
     let of = |id: &JobId| {
         let task = &snapshot.tasks[id];
         let rest = task.steps.saturating_mul(step);
@@ -261,11 +265,12 @@ fn explain_replica(
 ) -> Option<super::explain::ReplicaWhy> {
     let arrangement = replica.arrangement.as_ref()?;
     let tasks: Vec<&Task> = replica.jobs.iter().map(|id| &snapshot.tasks[id]).collect();
+    let passes = snapshot.options.tokens_per_pass;
     Some(super::explain::replica(
         pipeline,
         replica,
         arrangement,
         without,
-        (tasks.as_slice(), snapshot.options.order),
+        (tasks.as_slice(), passes),
     ))
 }

@@ -1,6 +1,6 @@
 //! An adapter folded into the weights of its layers, for servers without adapter support.
 //!
-//! Each weight is expanded to f32, changed, and rounded once to 16 bits. Methods that are not a change of weights
+//! Each weight is expanded to f32, changed, and rounded once to the format it is kept in. Methods that are not a change of weights
 //! (bottleneck, prefix, prompt) are refused. A quantised backbone is merged in its expanded form, never back into
 //! blocks, and the report says so.
 
@@ -34,11 +34,13 @@ pub enum MergeError {
     },
 }
 
-/// How far 16-bit rounding moved the merged weights.
+/// How far rounding moved the merged weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Rounding {
     /// Largest change of a value by rounding, over the largest change of a value by the adapter.
     pub worst_ratio: f64,
+    /// Root of the mean square of changes by rounding, over that of changes by the adapter; of the weight where it is largest.
+    pub typical_ratio: f64,
     /// Weights and biases changed.
     pub merged: usize,
 }
@@ -166,19 +168,54 @@ impl Rounding {
     /// Takes in what was noted elsewhere.
     pub fn add(&mut self, other: Self) {
         self.worst_ratio = self.worst_ratio.max(other.worst_ratio);
+        self.typical_ratio = self.typical_ratio.max(other.typical_ratio);
         self.merged += other.merged;
     }
 
-    /// Notes one merged weight: what it was, what it should be, and what 16 bits make of it.
+    /// Notes one merged weight: what it was, what it should be, and what rounding makes of it.
     pub fn note(&mut self, before: &[f32], merged: &[f32], rounded: impl Fn(f32) -> f32) {
         let (mut change, mut error) = (0.0f64, 0.0f64);
+        let (mut changes, mut errors) = (0.0f64, 0.0f64);
         for (&before, &merged) in before.iter().zip(merged) {
-            change = change.max(f64::from((merged - before).abs()));
-            error = error.max(f64::from((rounded(merged) - merged).abs()));
+            let by_adapter = f64::from((merged - before).abs());
+            let by_rounding = f64::from((rounded(merged) - merged).abs());
+            (change, error) = (change.max(by_adapter), error.max(by_rounding));
+            changes += by_adapter * by_adapter;
+            errors += by_rounding * by_rounding;
         }
         if change > 0.0 {
             self.worst_ratio = self.worst_ratio.max(error / change);
+            self.typical_ratio = self.typical_ratio.max((errors / changes).sqrt());
             self.merged += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_typical_ratio_is_of_mean_squares_and_the_worst_of_the_largest() {
+        let mut rounding = Rounding::default();
+        // Rounding to whole numbers: by 0.25 and 0.0; the adapter: by 0.25 and 1.0.
+        rounding.note(&[1.0, 1.0], &[1.25, 2.0], f32::round);
+        assert_eq!((rounding.worst_ratio, rounding.merged), (0.25, 1));
+        let typical = (0.0625f64 / 1.0625).sqrt();
+        assert!((rounding.typical_ratio - typical).abs() < 1e-12);
+        // What the adapter does not change says nothing of it.
+        rounding.note(&[1.25], &[1.25], f32::round);
+        assert_eq!(rounding.merged, 1);
+        let mut other = Rounding::default();
+        other.note(&[1.0], &[1.25], f32::round);
+        rounding.add(other);
+        assert_eq!(
+            (
+                rounding.worst_ratio,
+                rounding.typical_ratio,
+                rounding.merged
+            ),
+            (1.0, 1.0, 2)
+        );
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use coordinator::plan::arrange::{Levels, optimizers, with_levels};
+use coordinator::plan::arrange::{Arrangement, Levels, optimizers, rounds, with_levels};
 use coordinator::plan::estimate::Loads;
+use coordinator::plan::pipeline::Pipeline;
 use coordinator::plan::place::{Fleet, NoPlace, Seats, place};
 use coordinator::plan::snapshot::{Machine, Snapshot, Task};
 use shared::ids::NodeName;
@@ -50,7 +51,7 @@ pub(super) type Company = BTreeMap<usize, u32>;
 /// What a step takes, by company.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
-    /// Nanoseconds of a step.
+    /// Nanoseconds of a step, while rounds follow each other.
     pub(super) step: u64,
     /// Tokens of a step.
     pub(super) tokens: u64,
@@ -137,11 +138,25 @@ impl<'a> Oracle<'a> {
         pace
     }
 
+    fn tasks(&self, company: &Company) -> Vec<&'a Task> {
+        let kinds = company.iter();
+        let each = kinds.flat_map(|(kind, count)| (0..*count).map(|_| &self.mix.kinds[*kind]));
+        each.collect()
+    }
+
+    /// How jobs train together: asked thousands of times, so without the look at what other levels would give, and for many
+    /// jobs by runs alone.
+    fn arranged(&self, pipeline: &Pipeline<'_>, tasks: &[&Task]) -> Option<Arrangement> {
+        let options = &self.snapshot.options;
+        let levels = Levels {
+            search: tasks.len() <= SEARCHED,
+            ..Levels::of(options)
+        };
+        with_levels(pipeline, tasks, options, levels)
+    }
+
     fn predict(&self, company: &Company) -> Option<Pace> {
-        let mut tasks: Vec<&Task> = Vec::new();
-        for (kind, count) in company {
-            tasks.extend((0..*count).map(|_| &self.mix.kinds[*kind]));
-        }
+        let tasks = self.tasks(company);
         let pipeline = self.fleet.pipeline(&self.snapshot, &self.seats)?;
         let tokens = tasks.iter().map(|task| task.tokens()).sum();
         if self.system == System::Spatial {
@@ -156,18 +171,26 @@ impl<'a> Oracle<'a> {
                 / (estimate.micro_batches + self.width as u64 - 1);
             return Some(Pace { step, tokens, busy });
         }
-        let options = &self.snapshot.options;
-        // Asked thousands of times: without the look at what other levels would give, and for many jobs by runs alone.
-        let levels = Levels {
-            search: tasks.len() <= SEARCHED,
-            ..Levels::of(options)
-        };
-        let found = with_levels(&pipeline, &tasks, options, levels)?;
+        let found = self.arranged(&pipeline, &tasks)?;
+        let step = rounds::time(&pipeline, &tasks, &found, self.snapshot.options.order);
+        let busy = found.busy.iter().sum::<u64>() + found.optimizer * self.width as u64;
+        // Dealt into runs, passes are about as large as those that were arranged: stages are never busy for longer than a round.
         Some(Pace {
-            step: found.step(),
+            step,
             tokens,
-            busy: found.busy.iter().sum::<u64>() + found.optimizer * self.width as u64,
+            busy: busy.min(step.saturating_mul(self.width as u64)),
         })
+    }
+
+    /// A step that nothing follows, for comparison; nothing where a system has no template.
+    #[cfg(test)]
+    pub(super) fn step_by_itself(&self, company: &Company) -> Option<u64> {
+        if self.system == System::Spatial {
+            return None;
+        }
+        let pipeline = self.fleet.pipeline(&self.snapshot, &self.seats)?;
+        let found = self.arranged(&pipeline, &self.tasks(company))?;
+        Some(found.step())
     }
 
     /// Whether an instance with this company takes a job more: it fits, and the rule of saturation lets it join.

@@ -5,6 +5,7 @@ use coordinator::plan::snapshot::{Options, Snapshot};
 use shared::model::config;
 use shared::units::Micros;
 
+use super::instance::{Company, Oracle};
 use super::trace::{Pace, generated};
 use super::*;
 
@@ -95,6 +96,29 @@ fn alone_a_job_takes_what_its_trace_says() {
     assert!(!outcome.ended.is_empty() && outcome.losses == 0);
     for job in &outcome.ended {
         assert!(job.trained_s.abs_diff(job.alone_s) <= 1, "{job:?}");
+    }
+}
+
+/// Jobs that share a pipeline see rounds that overlap; one that is alone on it does not.
+#[test]
+fn a_pipeline_of_several_jobs_counts_steady_rounds() {
+    let mut setting = setting(4, 24);
+    setting.width = Some(4);
+    let mix = Mix::paper(true);
+    for (system, jobs, overlaps) in [
+        (System::Spotmux, 8, true),
+        (System::Temporal, 8, true),
+        (System::Spotmux, 1, false),
+        (System::Single, 1, false),
+        (System::Spatial, 8, false),
+    ] {
+        let mut oracle = Oracle::new(&setting, &mix, system, 4).expect("it fits");
+        let company = Company::from([(0, jobs)]);
+        let pace = oracle.pace(&company).expect("it fits");
+        let step = oracle.step_by_itself(&company);
+        let step = step.unwrap_or(pace.step);
+        assert_eq!(pace.step < step, overlaps, "{system:?}: {pace:?}, {step}");
+        assert!(pace.step <= step && pace.busy <= 4 * pace.step);
     }
 }
 

@@ -195,6 +195,7 @@ impl<'a> Question<'a> {
             seats: self.seats.clone(),
             jobs: self.snapshot.tasks.keys().copied().collect(),
             arrangement: Some(arrangement),
+            round: predicted,
             chunks,
         };
         let name = |job: &JobId| {

@@ -69,6 +69,9 @@ pub(crate) fn fetch(job: &JobRef, folder: &Path, desk: &Desk<'_>) -> Result<Vec<
         .map_err(|failure| match failure.exit {
             // Of a file of the folder beside, which nobody named.
             Exit::Internal => failure.about(folder),
+            Exit::NotFound if failure.message().contains("has no adapter yet") => {
+                failure.hint(format!("spotmux job {} --wait", named(job)))
+            }
             _ => failure,
         })?;
     fs::rename(beside.path(), folder)
@@ -118,5 +121,24 @@ mod tests {
         assert!(args.folder.join("adapter_config.json").is_file());
         let again = at(&whole, None, |desk| run(&args, desk)).unwrap_err();
         assert!(again.message().contains("there already"));
+    }
+
+    #[test]
+    fn one_that_is_too_early_is_told_how_to_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let early = Scripted::new(|_, _| {
+            let message = "job j3 has no adapter yet: it is running; wait until it succeeded";
+            refused(RefusalCode::NotFound, message)
+        });
+        let place = folder.path().join("a");
+        let fetched = at(&early, None, |desk| {
+            fetch(&JobRef::Id(JobId(3)), &place, desk)
+        });
+        assert_eq!(fetched.unwrap_err().hints, ["spotmux job j3 --wait"]);
+        let never = Scripted::new(|_, _| refused(RefusalCode::NotFound, "there is no job j3"));
+        let fetched = at(&never, None, |desk| {
+            fetch(&JobRef::Id(JobId(3)), &place, desk)
+        });
+        assert!(fetched.unwrap_err().hints.is_empty());
     }
 }

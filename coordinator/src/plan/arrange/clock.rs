@@ -9,6 +9,15 @@ use crate::plan::order::template::{self, Eagerness, Rooms, Template, Unit, close
 use crate::plan::order::{adapters, buckets};
 use crate::plan::pipeline::Pipeline;
 
+/// A part of a step, one in so many, that going further ahead must gain: a pass ahead keeps its activations on every stage
+/// before the last, and neither a prediction nor a machine's steps are as exact as this.
+const WORTH: u64 = 1_000;
+
+/// Whether a step of `further` is worth the memory of passes ahead against one of `held` without them.
+fn pays(further: u64, held: u64) -> bool {
+    further < held - held / WORTH
+}
+
 /// What hybrid tasks take on each stage, to be put into buckets.
 pub(super) struct Clock<'a> {
     pipeline: &'a Pipeline<'a>,
@@ -177,7 +186,7 @@ impl<'a> Clock<'a> {
             let order = template::order(&units, true);
             let found = template::template(&units, order, self.micro_batches, rooms);
             let held = template.as_ref();
-            if held.is_none_or(|held| found.latency < held.latency) {
+            if held.is_none_or(|held| pays(found.latency, held.latency)) {
                 template = Some(found);
             }
         }
@@ -219,5 +228,19 @@ impl<'a> Clock<'a> {
             planned.min(fit).max(1)
         };
         (0..stages).map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_ahead_that_gain_less_than_a_thousandth_are_left_out() {
+        // Some microseconds of a step of a second.
+        assert!(!pays(1_000_000_000 - 5_000, 1_000_000_000));
+        assert!(!pays(999_000_000, 1_000_000_000));
+        assert!(pays(998_999_999, 1_000_000_000));
+        assert!(!pays(5, 5) && pays(4, 5));
     }
 }

@@ -16,7 +16,8 @@
 //! alone(r) = max over s of warm(r, to s) + sum over its passes of (f + b)(s) + drain(r, from s)
 //! ```
 //!
-//! Both are bounds from below; with equal stages and memory enough a round takes no more than the tests say. Left out: what
+//! Both are bounds from below; with equal stages and memory enough a round takes no more than the tests say. A single run has
+//! nothing to overlap with, and its time is the template's. Quotes, waits and fleets go by rounds. Left out: what
 //! stages say to each other about a step, which 2 S runs hide, and passes that a first stage cuts by its own bound on rows.
 
 use shared::plan::arrangement::HybridTask;
@@ -66,12 +67,15 @@ pub fn runs(
     dealt
 }
 
-/// Nanoseconds of a step of these jobs while rounds follow each other.
+/// Nanoseconds of a step of these jobs while rounds follow each other. With one run nothing follows: that of a step by itself.
 #[must_use]
 pub fn time(pipeline: &Pipeline<'_>, tasks: &[&Task], plan: &Arrangement, ordered: bool) -> u64 {
     let stages = pipeline.len();
     let rows = |job: usize| tasks[job].tokens();
     let runs = runs(plan, stages, &rows, ordered);
+    if runs.len() < 2 {
+        return plan.step();
+    }
     let run = |run: &Vec<HybridTask<usize>>| Run::new(pipeline, tasks, run);
     period(stages, &runs.iter().map(run).collect::<Vec<_>>())
 }

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::plan::order::template::{Eagerness, Rooms, template};
 use crate::plan::place::{Fleet, Seat, Seats};
 use crate::plan::profile::Peak;
 use crate::plan::snapshot::Snapshot;
@@ -96,6 +97,60 @@ fn passes_go_further_ahead_over_a_longer_way() {
     assert!(far.ahead[0] > 4 && far.ahead[3] == 1, "{:?}", far.ahead);
 }
 
+/// As the template, with so many units beyond those of 1F1B at most.
+fn at(problem: &Snapshot, plan: &Arrangement, beyond: usize) -> Template {
+    let fleet = Fleet::new(problem).expect("profiles are here");
+    let pipeline = fleet
+        .pipeline(problem, &seats(problem))
+        .expect("nodes are here");
+    let tasks: Vec<&Task> = problem.tasks.values().collect();
+    let scenes = Scenes::new(&pipeline, &tasks);
+    let scene = scenes.at(plan.micro_batches);
+    let fusion = scene.fusion();
+    let clock = Clock::new(&fusion, &plan.hybrid_tasks);
+    let rooms = Rooms {
+        bytes: &clock.rooms,
+        eagerness: Eagerness::Beyond(beyond),
+    };
+    let units = clock.units(&plan.buckets);
+    let order = plan.template.buckets.clone();
+    template(&units, order, plan.micro_batches, rooms)
+}
+
+/// Memory for passes ahead is spent only where a thousandth of the step is gained, and no number of them would gain as much more.
+fn ahead_pays(problem: &Snapshot, plan: &Arrangement) -> Result<(), String> {
+    let (beyond, latency) = (plan.template.beyond, plan.template.latency);
+    let all = plan.template.units();
+    let powers = (0..usize::BITS).map(|power| 1usize << power);
+    let tried = [0].into_iter().chain(powers.take_while(|more| *more < all));
+    for other in tried.chain([all]).filter(|other| *other != beyond) {
+        let found = at(problem, plan, other).latency;
+        if (other < beyond && found <= latency) || found < latency - latency / 1_000 {
+            return Err(format!(
+                "{beyond} ahead take {latency} ns, {other} take {found} ns"
+            ));
+        }
+    }
+    let none = at(problem, plan, 0).latency;
+    if beyond > 0 && latency >= none - none / 1_000 {
+        return Err(format!("{beyond} ahead take {latency} ns, none {none} ns"));
+    }
+    Ok(())
+}
+
+/// As these levels lead to, without a look at the others.
+fn only(problem: &Snapshot, fuse: bool) -> Option<Arrangement> {
+    let fleet = Fleet::new(problem).expect("profiles are here");
+    let pipeline = fleet.pipeline(problem, &seats(problem))?;
+    let tasks: Vec<&Task> = problem.tasks.values().collect();
+    let levels = Levels {
+        fuse,
+        order: true,
+        search: true,
+    };
+    with_levels(&pipeline, &tasks, &problem.options, levels)
+}
+
 #[test]
 fn hundreds_of_jobs_on_many_stages_are_no_slower_than_without_a_level() {
     let problem = snapshot(llama_7b(), &Peak::A40, 16, many(349));
@@ -155,6 +210,12 @@ proptest! {
             prop_assert!(holds(&weighed).is_ok(), "{:?}", holds(&weighed));
             let fits = ahead_fits(&problem, &weighed.plan);
             prop_assert!(fits.is_ok(), "{fits:?}");
+        }
+        if let Some(plan) = only(&problem, switches.0)
+            && plan.template.units() * stages <= STEPS
+        {
+            let pays = ahead_pays(&problem, &plan);
+            prop_assert!(pays.is_ok(), "{pays:?}");
         }
     }
 }

@@ -23,7 +23,7 @@
 //! sum (f + b)`. The paper's drain of `(S-1) t_last` is the case in which long units are followed by enough others. The
 //! tests hold the template to the longer formula, and to the events of [`super::replay`]. As going ahead can lose a
 //! little where it gains nothing, and takes memory, `arrange` also tries one forward, one backward, and so many passes
-//! beyond that, and takes the fewest of the shortest.
+//! beyond that: more of them only where they gain a thousandth of the step.
 
 use crate::plan::device::Both;
 

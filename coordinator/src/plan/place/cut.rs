@@ -76,7 +76,7 @@ impl Weighing {
             let workspace = fleet.devices[kind].profile().workspace_bytes;
             let needs = |blocks: u64| {
                 let resident = least.map_or(0, |task| {
-                    sizes.resident(task, &snapshot.model, (blocks, first, last), rows)
+                    sizes.resident(task, &snapshot.model, (blocks, first, last), rows, false)
                 });
                 let depth = (nodes.len() - at) as u64;
                 sizes

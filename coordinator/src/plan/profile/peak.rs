@@ -70,7 +70,7 @@ impl Profile {
             device: peak.device.to_owned(),
             compute: Compute::Bf16,
             origin: Origin::Computed,
-            note: "computed from published peak figures, not measured".to_owned(),
+            note: "from published peak figures".to_owned(),
             memory_bytes: peak.memory_bytes,
             workspace_bytes: 1 << 30,
             roofline: Some(Roofline {

@@ -117,8 +117,8 @@ fn a_job_that_never_fits_is_told_what_would() {
 
 #[test]
 fn jobs_beyond_memory_and_saturation_wait_with_an_estimate() {
-    // Adapters of 1 GiB each with moments: some fit.
-    let jobs = vec![task(400, &[256; 16]); 24];
+    // Adapters of 4 GiB each with moments, and of 10 with sums that wait: some fit.
+    let jobs = vec![task(100, &[256; 16]); 24];
     let mut problem = snapshot(llama_7b(), &Peak::A40, 1, jobs);
     problem.options.saturation = Saturation::Off;
     let (plan, _) = solved(&problem);
@@ -207,6 +207,69 @@ fn a_quote_has_a_range_and_a_chance() {
         "{unknown}"
     );
     assert!(even.slowdown_permille >= 1000);
+}
+
+/// Rounds that follow each other overlap: what jobs see is less than a step by itself, and that is what they are told.
+#[test]
+fn quotes_and_waits_go_by_steady_rounds() {
+    let mut jobs = workload_b();
+    jobs.extend(vec![task(400, &[256; 16]); 40]);
+    let mut problem = snapshot(llama_7b(), &Peak::A40, 4, jobs);
+    problem.options.stages = Some(4);
+    problem.options.saturation = Saturation::Off;
+    problem.options.quantum = Micros(u64::MAX);
+    let (plan, why) = solved(&problem);
+    let replica = &plan.replicas[&0];
+    assert!(
+        Micros(0) < replica.round() && replica.round() < replica.step(),
+        "{}",
+        why.text()
+    );
+    let job = replica.jobs[0];
+    let told = quote(&problem, &plan, job)
+        .expect("profiles are here")
+        .expect("it trains");
+    assert_eq!(told.step, replica.round().max(told.alone));
+    let rest = problem.tasks[&job].steps * told.step.0;
+    assert!(told.earliest < Micros(rest) && Micros(rest) < told.latest);
+    let waits = plan.waiting.values().next().expect("not all fit");
+    assert_eq!(waits.estimate, Micros(100 * replica.round().0));
+    let said = &why.replicas[&0];
+    assert_eq!((said.step, said.round), (replica.step(), replica.round()));
+    let tokens: u64 = replica
+        .jobs
+        .iter()
+        .map(|job| problem.tasks[job].tokens())
+        .sum();
+    assert_eq!(
+        said.tokens_per_second,
+        (u128::from(tokens) * 1_000_000_000 / u128::from(replica.round)) as u64
+    );
+    assert!(why.text().contains("by itself, as rounds overlap"));
+}
+
+#[test]
+fn a_sequence_longer_than_a_turn_is_told_where_others_wait_for_it() {
+    let long = || task(8, &[4_000, 64]);
+    let told = |jobs: Vec<Task>, tokens_per_pass| {
+        let mut problem = snapshot(llama_7b(), &Peak::A40, 2, jobs);
+        problem.options.stages = Some(2);
+        problem.options.saturation = Saturation::Off;
+        problem.options.tokens_per_pass = tokens_per_pass;
+        let (_, why) = solved(&problem);
+        (why.replicas[&0].long_sequence, why.text())
+    };
+    let (found, text) = told(vec![long(), task(8, &[64])], 512);
+    let found = found.expect("4,000 rows are more than four passes");
+    assert_eq!(
+        (found.job, found.rows, found.turn_rows),
+        (JobId(1), 4_000, 2_048)
+    );
+    assert!(found.takes > Micros(0) && text.contains("is one turn's work"));
+    // Alone, beside its like, or with larger passes, nobody waits for it more than for a turn.
+    assert_eq!(told(vec![long()], 512).0, None);
+    assert_eq!(told(vec![long(), long()], 512).0, None);
+    assert_eq!(told(vec![long(), task(8, &[64])], 1_024).0, None);
 }
 
 #[test]
