@@ -53,7 +53,7 @@ pub(crate) fn of(loaded: &Loaded, model: &Model) -> Result<Admission, Failure> {
 }
 
 /// The rule of saturation as the planner has it.
-fn rule(written: schema::Saturation) -> Saturation {
+pub(crate) fn rule(written: schema::Saturation) -> Saturation {
     match written {
         schema::Saturation::NoLoss => Saturation::NO_LOSS,
         schema::Saturation::Growth => Saturation::GROWTH,

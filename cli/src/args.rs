@@ -201,6 +201,14 @@ impl Command {
             | Self::Trace(TraceArgs { cluster, .. })
             | Self::Fetch(FetchArgs { cluster, .. })
             | Self::Doctor(DoctorArgs { cluster, .. })
+            | Self::Plan(PlanArgs {
+                problem: ProblemArgs { cluster, .. },
+                ..
+            })
+            | Self::Quote(QuoteArgs {
+                problem: ProblemArgs { cluster, .. },
+                ..
+            })
             | Self::Ca(
                 CaCommand::Init(CaInitArgs { cluster, .. })
                 | CaCommand::Issue(CaIssueArgs { cluster, .. })
@@ -230,6 +238,52 @@ mod tests {
     #[test]
     fn the_tree_is_sound() {
         Args::command().debug_assert();
+    }
+
+    /// What a command names afterwards means the same cluster only if it says which one it is.
+    #[test]
+    fn every_command_that_takes_the_file_of_a_cluster_says_which_it_was_given() {
+        let mut open = vec![(vec!["spotmux".to_owned()], Args::command())];
+        let mut walked = 0;
+        while let Some((words, command)) = open.pop() {
+            for inner in command.get_subcommands() {
+                let name = inner.get_name().to_owned();
+                let words = words.iter().cloned().chain([name]);
+                open.push((words.collect(), inner.clone()));
+            }
+            let mut options = command.get_arguments();
+            let takes = options.any(|option| option.get_long() == Some("config"));
+            if !takes || command.has_subcommands() {
+                continue;
+            }
+            let required = command
+                .get_arguments()
+                .filter(|argument| argument.is_required_set());
+            let required: Vec<Option<String>> = required
+                .map(|argument| argument.get_long().map(|long| format!("--{long}")))
+                .collect();
+            // A word that one of them does not take is no job, number, node or file.
+            let parsed = ["j1", "1", "n1", "127.0.0.1:1"].iter().find_map(|value| {
+                let mut line = words.clone();
+                for option in &required {
+                    line.extend(option.clone());
+                    line.push((*value).to_owned());
+                }
+                line.extend(["--config".to_owned(), "b.toml".to_owned()]);
+                Args::try_parse_from(line).ok()
+            });
+            let args = parsed.unwrap_or_else(|| panic!("{words:?}"));
+            let config = args
+                .command
+                .cluster()
+                .and_then(|cluster| cluster.config.as_ref());
+            assert!(
+                config.is_some_and(|config| config.ends_with("b.toml")),
+                "{words:?}"
+            );
+            walked += 1;
+        }
+        assert!(walked >= 25, "{walked} commands");
     }
 
     #[test]

@@ -280,6 +280,12 @@ pub(crate) fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+/// A text as TOML has it. A text of JSON is one, but for the one control character that JSON leaves as it is.
+pub(crate) fn toml_text(text: &str) -> String {
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted.replace('\u{7f}', "\\u007F")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,6 +317,12 @@ mod tests {
         assert_eq!(bytes(98_362_432), "93.8 MiB");
         assert_eq!(count(134_515_008), "134,515,008");
         assert_eq!(count(7), "7");
+    }
+
+    #[test]
+    fn toml_reads_the_text_back() {
+        assert_eq!(toml_text("a/\u{301}b"), "\"a/\u{301}b\"");
+        assert_eq!(toml_text("a\"\\\n\u{1b}\u{7f}"), r#""a\"\\\n\u001b\u007F""#);
     }
 
     #[test]

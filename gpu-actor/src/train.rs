@@ -10,6 +10,7 @@ pub mod memory;
 pub mod pack;
 pub mod prepare;
 pub mod progress;
+pub mod proof;
 mod run;
 pub mod seal;
 pub mod session;

@@ -9,7 +9,7 @@ use gpu_actor::stage::adapter::Adapter;
 use gpu_actor::stage::footprint::Footprint;
 use gpu_actor::stage::step::Stage;
 use gpu_actor::train::event::Event;
-use gpu_actor::train::memory::{self, Rows};
+use gpu_actor::train::memory::{self, Resident, Rows, StepSize};
 use gpu_actor::train::pack::{self, Cut, Request, Size};
 use gpu_actor::train::session::layout_of;
 use kernels::cpu::Cpu;
@@ -177,7 +177,11 @@ fn the_forecast_is_above_what_is_needed() {
             chunk,
             longest: 900 + virtual_rows,
         };
-        let jobs = [(&plan.spec, layout.as_ref())];
+        let jobs = [Resident {
+            spec: &plan.spec,
+            layout: &layout,
+            step: StepSize::of(&plan.spec, &layout, plan.lengths.iter().copied()),
+        }];
         let forecast = memory::predict(&model.shape, 0, &jobs, sizes, Recompute::None);
         assert!(forecast.carried > 0);
         let most = forecast.tape + forecast.carried;

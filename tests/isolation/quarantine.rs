@@ -5,8 +5,10 @@
 use gpu_actor::train::event::Event;
 use gpu_actor::train::session::{Standing, layout_of};
 use kernels::cpu::Products;
+use kernels::weight::Format;
 use proptest::prelude::*;
 use shared::job::{AdapterSpec, BitFitSpec, LoraSpec, OptimizerKind, Targets};
+use shared::model::{Family, Projection, Target};
 use system_tests::methods;
 
 use crate::cases;
@@ -45,6 +47,46 @@ proptest! {
     }
 }
 
+/// A head of numbers that cannot be squared comes out of its norm as zeros: a finite loss, and a gradient of zero for ever.
+#[test]
+fn a_head_that_is_too_large_to_be_squared_sets_its_job_aside() {
+    let model = tiny::model(Family::Qwen3, Format::F32);
+    for projection in [Projection::Q, Projection::K] {
+        let targets = Targets::Named(vec![Target::Block(projection)]);
+        let AdapterSpec::Lora(lora) = methods::every().remove(0) else {
+            panic!("the first is plain");
+        };
+        let lora = AdapterSpec::Lora(LoraSpec { targets, ..lora });
+        let neighbour = plain("neighbour", methods::every().remove(0));
+        let plan = plain("broken", lora);
+        let layout = layout_of(&plan.spec.adapter, &model, plan.spec.seed);
+        let rows = plan.rows(model.shape.vocab);
+        let values = vec![1e10; layout.len];
+        let mut session = Manner::new(2, 300).session(&model);
+        let spec = plan.spec.clone();
+        let admitted = session.admit(spec, layout, values, rows, Vec::new(), None);
+        admitted.unwrap();
+        admit(&mut session, &model, &neighbour, None);
+        let events = session.round();
+        let reason = events.iter().find_map(|event| match event {
+            Event::Quarantined {
+                step: 0, reason, ..
+            } => Some(reason),
+            _ => None,
+        });
+        let reason = reason.unwrap_or_else(|| panic!("{projection:?}: {events:?}"));
+        assert!(
+            reason.contains("loss is not finite: sample") && reason.contains("first in layer 0"),
+            "{projection:?}: {reason}"
+        );
+        let name = &neighbour.spec.name;
+        assert_eq!(session.progress(name).unwrap().0.step, 1);
+        // Its loss was computed with the values that it came with.
+        let proof = session.proof(&plan.spec.name).unwrap();
+        assert!(!proof.holds(0));
+    }
+}
+
 /// A first update beyond the range of f32 is not taken, not even in part: values and moments stay as they were.
 #[test]
 fn an_update_that_overflows_changes_nothing() {
@@ -70,6 +112,8 @@ fn an_update_that_overflows_changes_nothing() {
             assert!(told, "{:?}: {events:?}", spec);
             let after = session.state(&broken.spec.name).unwrap();
             assert_same_state(&before, &after, "the state before the first step");
+            // Loss and gradient with it were finite.
+            assert!(session.proof(&broken.spec.name).unwrap().holds(0));
             let mut all = neighbours.to_vec();
             all.push(broken);
             let records = together(&model, &all, &Manner::new(2, 300));

@@ -6,11 +6,13 @@
 use gpu_actor::batch::Batch;
 use gpu_actor::model::Model;
 use gpu_actor::train::event::{Ending, Event};
-use gpu_actor::train::session::{Halt, JobState, Session, Standing};
+use gpu_actor::train::memory::{self, Resident, Rows, StepSize};
+use gpu_actor::train::session::{Halt, JobState, Session, Standing, layout_of};
 use proptest::prelude::*;
 use shared::ids::JobName;
 use shared::job::OptimizerKind;
 use shared::plan::arrangement::Arrangement;
+use shared::recompute::Recompute;
 use system_tests::methods;
 
 use crate::cases;
@@ -173,6 +175,74 @@ fn tiny_jobs() -> Vec<Plan> {
         plan
     };
     (0..4).map(tiny).collect()
+}
+
+/// Sums of gradients that wait between turns are memory: of each job whose step is spread, as many copies of it as the
+/// number of its blocks so far has binary ones.
+#[test]
+fn what_waits_between_turns_is_no_more_than_was_foreseen() {
+    let model = tiny::llama();
+    let lora = || methods::every().remove(0);
+    let mut plans = vec![plain("small", lora())];
+    plans[0].lengths = vec![20; 5];
+    plans[0].spec.train.steps = Some(40);
+    for name in ["one", "two", "three"] {
+        let mut large = giant();
+        (large.spec.name, large.spec.adapter) = (JobName::new(name).unwrap(), lora());
+        plans.push(large);
+    }
+    let mut session = Manner::new(1, 64).session(&model);
+    for plan in &plans {
+        admit(&mut session, &model, plan, None);
+    }
+    let mut most = 0;
+    while !session.is_idle() {
+        session.round();
+        let held = plans
+            .iter()
+            .map(|plan| session.job_bytes(&plan.spec.name).unwrap());
+        most = held.sum::<u64>().max(most);
+    }
+    let layouts: Vec<_> = plans
+        .iter()
+        .map(|plan| layout_of(&plan.spec.adapter, &model, plan.spec.seed))
+        .collect();
+    let residents: Vec<Resident<'_>> = plans
+        .iter()
+        .zip(&layouts)
+        .map(|(plan, layout)| Resident {
+            spec: &plan.spec,
+            layout,
+            step: StepSize::of(&plan.spec, layout, plan.lengths.iter().copied()),
+        })
+        .collect();
+    let sizes = Rows {
+        pass: 64,
+        chunk: 1_000,
+        longest: 300,
+    };
+    let foreseen = |jobs: &[Resident<'_>], sizes| {
+        memory::predict(&model.shape, 0, jobs, sizes, Recompute::None).adapters
+    };
+    let states = |jobs: &[Resident<'_>]| -> u64 {
+        let each = jobs.iter();
+        each.map(|job| memory::adapter_bytes(job.spec, job.layout))
+            .sum()
+    };
+    let known = states(&residents);
+    assert!(
+        most > known,
+        "{most} bytes, states of {known}: nothing waited"
+    );
+    let expected = foreseen(&residents, sizes);
+    assert!(most <= expected, "{most} bytes, {expected} were foreseen");
+    // Jobs of equal steps are not spread: one of them at a time is between two passes.
+    let equal = &residents[1..];
+    let one = residents[1].layout.len as u64 * 4 * u64::from(residents[1].step.blocks.ilog2());
+    assert_eq!(foreseen(equal, sizes), states(equal) + one);
+    // And a step that is one pass leaves nothing to wait.
+    let alone = &residents[..1];
+    assert_eq!(foreseen(alone, sizes), states(alone));
 }
 
 fn step_of(event: &Event) -> Option<(&JobName, u64)> {

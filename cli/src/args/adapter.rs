@@ -119,7 +119,7 @@ Moments of the optimizer are left behind.";
 #[derive(Debug, Args)]
 #[command(after_help = EXPORT)]
 pub(crate) struct ExportArgs {
-    /// OUTPUT/NAME of a job (its newest sound checkpoint), or the folder of one checkpoint
+    /// OUTPUT/NAME of a job (its newest good checkpoint), or the folder of one checkpoint, as it is
     #[arg(value_name = "DIR")]
     pub(crate) checkpoint: PathBuf,
     /// The model that the job was trained on

@@ -95,7 +95,7 @@ pub(crate) struct ProblemArgs {
     /// The most that company may add to a job's step, in percent of the step alone
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) max_added_latency: Option<u32>,
-    /// When a job that fits joins those that train [default: no-loss; of a running cluster, as its file says]
+    /// When a job that fits joins those that train [default: no-loss; with --cluster, as its file says]
     #[arg(long, value_enum)]
     pub(crate) saturation: Option<Joining>,
     #[command(flatten)]

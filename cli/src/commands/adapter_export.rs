@@ -10,6 +10,7 @@ use crate::backbone;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::render::{self, Output};
 use crate::settings::Settings;
+use crate::training::place::Place;
 
 /// What a program is told.
 #[derive(Debug, Serialize)]
@@ -20,7 +21,7 @@ struct Told {
     step: u64,
     last_loss: Option<f64>,
     last_held_out: Option<f64>,
-    /// Newer checkpoints that were not sound.
+    /// Newer checkpoints that were not sound, or not good.
     skipped: Vec<String>,
     base: String,
     written: String,
@@ -36,9 +37,21 @@ pub(crate) fn run(
         let message = format!("{} is not there", args.checkpoint.display());
         return Err(Failure::new(Exit::NotFound, message));
     }
-    let saved = store::open(&args.checkpoint).or_exit(Exit::BadInput)?;
+    let aside = Place::at(&args.checkpoint).set_aside();
+    let proof = aside.map(|(_, proof)| proof);
+    let saved = store::open(&args.checkpoint, proof).or_exit(Exit::BadInput)?;
     let Some(saved) = saved else {
-        let message = format!("{} holds no sound checkpoint", args.checkpoint.display());
+        let folder = args.checkpoint.display();
+        if let Some((step, _)) = aside {
+            let message = format!(
+                "{folder} holds no good state: the job was set aside at step {step}, and no sound checkpoint of a step before is left"
+            );
+            return Err(Failure::new(Exit::NotFound, message).hint(format!(
+                "train it again with checkpoint.every_steps below {step}; a folder of its checkpoints that is named itself is taken \
+                 as it is"
+            )));
+        }
+        let message = format!("{folder} holds no sound checkpoint");
         return Err(Failure::new(Exit::NotFound, message)
             .hint("name OUTPUT/NAME of a job, or one of its checkpoints/step-NNNNNNNN"));
     };
@@ -78,12 +91,12 @@ pub(crate) fn run(
         render::shell_word(&args.model),
         render::shell_word(&told.written),
     );
+    // A path there starts at the file of jobs, wherever that is.
+    let whole = std::path::absolute(&args.output).unwrap_or_else(|_| args.output.clone());
+    let whole = render::toml_text(&whole.display().to_string());
     output.next(&[
         format!("spotmux generate --model {model} --adapter {folder} 'Your prompt'"),
-        format!(
-            "in another job, as with a lower optimizer.learning_rate: init_from = {:?}",
-            told.written
-        ),
+        format!("in another job, as with a lower optimizer.learning_rate: init_from = {whole}"),
     ]);
     Ok(Exit::Done)
 }

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &DownArgs, session: &Session<'_>) -> Result<Exit, Failur
     }
     if state.living().iter().any(|(name, _)| name == COORDINATOR) {
         // Nobody watches: it is asked from here for an end in order.
-        Line::new(&loaded).ask_end();
+        Line::new(&loaded, &interrupt).ask_end();
         gone(&state, lasting(patience.saving), &interrupt)?;
     }
     let stubborn = end(&state, lasting(patience.end), &interrupt)?;

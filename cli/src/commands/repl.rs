@@ -43,7 +43,7 @@ impl Asker for Agreed {
     }
 }
 
-/// Runs the command: its code is that of the last line that failed, for a pipe; 0 for a person.
+/// Runs the command: its code is that of the last line that failed, or was interrupted, for a pipe; 0 for a person.
 pub(crate) fn run(args: &ReplArgs, outer: &Session<'_>) -> Result<Exit, Failure> {
     let cluster = outer.cluster(&args.cluster);
     let asker: &dyn Asker = if args.consent.yes { &Agreed } else { &Terminal };
@@ -64,17 +64,27 @@ pub(crate) fn run(args: &ReplArgs, outer: &Session<'_>) -> Result<Exit, Failure>
 }
 
 fn from_pipe(hands: &mut Lines<'_>) -> Result<Exit, Failure> {
-    let mut last = Exit::Done;
     let interrupt = hands.interrupt.clone();
     let input = Input::standard(&interrupt)?;
-    for line in BufReader::new(input).lines() {
-        input::ended_by_user(&interrupt)?;
+    from_lines(BufReader::new(input), hands, &interrupt)
+}
+
+/// Does line after line. Who interrupts one ends them all: nobody is there to say whether the next are still meant.
+fn from_lines(
+    lines: impl BufRead,
+    hands: &mut dyn Hands,
+    interrupt: &Interrupt,
+) -> Result<Exit, Failure> {
+    let mut last = Exit::Done;
+    for line in lines.lines() {
+        input::ended_by_user(interrupt)?;
         match line::run(&line?, hands) {
             Done::Next(Exit::Done) => {}
+            Done::Next(Exit::Interrupted) => return Ok(Exit::Interrupted),
             Done::Next(exit) => last = exit,
             Done::Leave => break,
         }
-        // What was meant for that line is over.
+        // A line that looks until it is stopped ended as it should.
         interrupt.forget();
     }
     Ok(last)
@@ -231,5 +241,60 @@ impl Prompt for Name {
 
     fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
         Cow::Owned(format!("(search: {}) ", search.term))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::args::Command;
+
+    /// Is interrupted by the user while it looks at jobs.
+    #[derive(Default)]
+    struct Stopped {
+        ran: usize,
+        interrupt: Interrupt,
+    }
+
+    impl Hands for Stopped {
+        fn run(&mut self, args: &Args) -> Exit {
+            self.ran += 1;
+            match args.command {
+                Command::Jobs(_) => {
+                    self.interrupt.ask();
+                    Exit::Interrupted
+                }
+                Command::Nodes(_) => Exit::Unreachable,
+                _ => Exit::Done,
+            }
+        }
+
+        fn wrong(&mut self, _: &Failure) {}
+
+        fn page(&mut self, _: &str) {}
+
+        fn pause(&mut self, _: Duration) -> bool {
+            false
+        }
+
+        fn clear(&mut self) {}
+    }
+
+    #[test]
+    fn lines_behind_one_that_is_interrupted_do_not_run() {
+        for (lines, ran, exit) in [
+            ("jobs\ncancel j1\n", 1, Exit::Interrupted),
+            ("nodes\njobs\ndrain n1\n", 2, Exit::Interrupted),
+            ("nodes\nstatus\n", 2, Exit::Unreachable),
+            // What is looked at until it is stopped was not cut off.
+            ("watch jobs\nstatus\n", 2, Exit::Done),
+        ] {
+            let mut hands = Stopped::default();
+            let interrupt = hands.interrupt.clone();
+            let ended = from_lines(lines.as_bytes(), &mut hands, &interrupt).unwrap();
+            assert_eq!((ended, hands.ran), (exit, ran), "{lines}");
+        }
     }
 }

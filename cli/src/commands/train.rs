@@ -11,13 +11,12 @@ use crate::args::TrainArgs;
 use crate::backbone::{self, Backbone};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::machine;
 use crate::render::{self, Align, Output, Table};
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::training::accounting;
 use crate::training::job_file::Jobs;
-use crate::training::memory;
+use crate::training::memory::{self, Forecast};
 use crate::training::prepare::{self, Prepared};
 use crate::training::report::{self, JobReport};
 use crate::training::run::Run;
@@ -29,6 +28,9 @@ struct PlanTold<'a> {
     model: &'a str,
     threads: usize,
     memory: Estimate,
+    /// Bytes of the token rows of all jobs.
+    token_rows: u64,
+    /// Bytes of all that, and of the program itself.
     memory_total: u64,
     available: Option<u64>,
     jobs: Vec<PlannedJob>,
@@ -105,7 +107,7 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
     show_plan(
         &jobs,
         &prepared,
-        forecast.estimate,
+        &forecast,
         cpu.threads(),
         args.check,
         output,
@@ -153,18 +155,20 @@ fn nothing_left(jobs: usize) -> String {
 fn show_plan(
     jobs: &Jobs,
     prepared: &[Prepared],
-    memory: Estimate,
+    forecast: &Forecast,
     threads: usize,
     only: bool,
     output: &Output,
 ) -> Result<(), Failure> {
-    let available = machine::available().map(|available| available.bytes);
+    let available = memory::available(forecast).map(|available| available.bytes);
+    let memory = forecast.estimate;
     let told = PlanTold {
         event: "plan",
         model: &jobs.file.model,
         threads,
         memory,
-        memory_total: memory.total(),
+        token_rows: forecast.rows,
+        memory_total: forecast.needed(&memory),
         available,
         jobs: prepared.iter().map(planned).collect(),
     };
@@ -203,13 +207,14 @@ fn show_plan(
         .unwrap_or_default();
     let bytes = render::bytes;
     let text = format!(
-        "{}samples  {}\nmemory  about {}{free}: backbone {}, a pass {}, jobs {}\n",
+        "{}samples  {}\nmemory  about {}{free}: backbone {}, a pass {}, jobs {}, token rows {}\n",
         table.text(),
         accounting::total(told.jobs.iter().flat_map(|job| &job.samples)),
-        bytes(memory.total()),
+        bytes(told.memory_total),
         bytes(memory.backbone),
         bytes(memory.tape + memory.carried + memory.buffers),
-        bytes(memory.adapters)
+        bytes(memory.adapters),
+        bytes(told.token_rows)
     );
     if only {
         return Ok(output.result(&told, &text)?);
@@ -249,6 +254,28 @@ fn planned(job: &Prepared) -> PlannedJob {
     }
 }
 
+/// What a job that was set aside can go on from.
+fn way_back(report: &JobReport, every: u64, jobs: &Jobs) -> String {
+    match &report.last_good {
+        Some(good) => format!(
+            "the state of step {} is good; an adapter of it, to be used or named in init_from of a job with another learning \
+             rate: spotmux adapter export {} --model {} --output {}",
+            good.step,
+            render::shell_word(&good.checkpoint),
+            render::shell_word(&jobs.model_from_here()),
+            render::shell_word(&format!("{}-last-good", report.job)),
+        ),
+        None if report.step < 2 => {
+            "no state but that of the start is good: lower optimizer.learning_rate, or look at the sample".to_owned()
+        }
+        None => format!(
+            "no state is kept that is good: that of step {} is what broke; train it again with checkpoint.every_steps lower than that \
+             (now {every}) to have one",
+            report.step
+        ),
+    }
+}
+
 fn conclude(run: &Run, exit: Exit, jobs: &Jobs, output: &Output) -> Result<(), Failure> {
     let reports = report::of(run);
     let summary = Summary {
@@ -265,22 +292,14 @@ fn conclude(run: &Run, exit: Exit, jobs: &Jobs, output: &Output) -> Result<(), F
             run.rate, run.seconds
         ));
     }
-    for report in &reports {
+    for (report, job) in reports.iter().zip(&run.jobs) {
         if let Some(reason) = &report.reason {
             text.push_str(&format!(
-                "job {} was set aside at step {}: {reason}\n",
-                report.job, report.step
+                "job {} was set aside at step {}: {reason}\n  {}\n",
+                report.job,
+                report.step,
+                way_back(report, job.spec().checkpoint.every_steps, jobs)
             ));
-            if report.step > 0 {
-                let (model, name) = (jobs.model_from_here(), &report.job);
-                text.push_str(&format!(
-                    "  its state after that step is kept, and earlier ones as checkpoint.every_steps and keep_last say; an adapter \
-                     of one, to be used or named in init_from of a job with another learning rate: spotmux adapter export {} --model {} --output {}\n",
-                    render::shell_word(&jobs.output.join(name).display().to_string()),
-                    render::shell_word(&model),
-                    render::shell_word(&format!("{name}-last-good")),
-                ));
-            }
         }
     }
     output.result(&summary, &text)?;

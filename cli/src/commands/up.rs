@@ -57,7 +57,7 @@ pub(crate) fn run(args: &UpArgs, session: &Session<'_>) -> Result<Exit, Failure>
         state.log("*").display()
     ));
     let mut around = Told {
-        line: Line::new(&loaded),
+        line: Line::new(&loaded, &interrupt),
         output: session.output,
         waits: (String::new(), 0),
         note: None,

@@ -38,6 +38,8 @@ pub(crate) struct Quic {
     interrupt: Interrupt,
     endpoint: Arc<Endpoint>,
     credential: PathBuf,
+    /// Most time for an answer, where it is not the user who waits.
+    patience: Option<Duration>,
 }
 
 impl Quic {
@@ -117,9 +119,16 @@ impl Quic {
             interrupt: interrupt.clone(),
             endpoint,
             credential: security::directory(loaded).join(places::OPERATOR),
+            patience: None,
         };
         quic.renew_in_time(&credential);
         Ok(quic)
+    }
+
+    /// The same, that takes an answer which does not come within this time for none.
+    pub(crate) fn answering_within(self, patience: Duration) -> Self {
+        let patience = Some(patience);
+        Self { patience, ..self }
     }
 
     /// Has a certificate that is past two thirds of its life made anew; what keeps it from that is told, and no more.
@@ -152,10 +161,7 @@ impl Quic {
             Ok(Err(RenewError::Client(error))) => Err(told(error)),
             Ok(Err(error @ RenewError::File(_))) => Err(error).or_exit(Exit::Internal),
             Ok(Err(error)) => Err(error).or_exit(Exit::Coordinator),
-            Err(_) => Err(Failure::new(
-                Exit::Unreachable,
-                format!("no answer within {} s", PATIENCE.as_secs()),
-            )),
+            Err(_) => Err(no_answer(PATIENCE)),
         }
     }
 
@@ -167,8 +173,26 @@ impl Quic {
     /// Waits for an answer, or until the user wants no more of it.
     fn wait<T>(&self, answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, Failure> {
         let answered = unless_asked(&self.interrupt, answer);
+        let answered = within(self.patience, answered);
         self.runtime.block_on(answered)?.map_err(told)
     }
+}
+
+fn no_answer(patience: Duration) -> Failure {
+    let message = format!("no answer within {} s", patience.as_secs());
+    Failure::new(Exit::Unreachable, message)
+}
+
+/// What comes, if it does so in time.
+async fn within<T>(
+    patience: Option<Duration>,
+    coming: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let Some(patience) = patience else {
+        return coming.await;
+    };
+    let come = tokio::time::timeout(patience, coming).await;
+    come.unwrap_or_else(|_| Err(no_answer(patience)))
 }
 
 /// What comes, unless the user wants no more of it before.
@@ -279,6 +303,23 @@ mod tests {
         assert_eq!(from_here(at("10.0.0.1:7")), at("10.0.0.1:7"));
         assert_eq!(source(at("127.0.0.1:7")), at("127.0.0.1:0"));
         assert_eq!(source(at("10.0.0.1:7")), at("0.0.0.0:0"));
+    }
+
+    #[test]
+    fn an_answer_that_never_comes_is_not_waited_for() {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let never = || std::future::pending::<Result<(), Failure>>();
+        let patience = Some(Duration::from_millis(1));
+        let failure = runtime.block_on(within(patience, never())).unwrap_err();
+        assert_eq!(failure.exit, Exit::Unreachable);
+        let long = Some(PATIENCE);
+        let answered = runtime.block_on(within(long, std::future::ready(Ok(7))));
+        assert_eq!(answered.unwrap(), 7);
+        let interrupt = Interrupt::default();
+        interrupt.ask();
+        let asked = async { unless_asked(&interrupt, never()).await? };
+        let failure = runtime.block_on(within(long, asked)).unwrap_err();
+        assert_eq!(failure.exit, Exit::Interrupted);
     }
 
     #[test]

@@ -123,7 +123,7 @@ pub(crate) fn within<T>(
     let (outcome, ended) = thread::scope(|scope| {
         let family = scope.spawn(|| {
             let mut around = Told {
-                line: Line::new(loaded),
+                line: Line::new(loaded, &end),
                 tell,
             };
             family::run(&members, &state, Patience::default(), &end, &mut around)

@@ -9,7 +9,7 @@ use shared::wire::request::{Reply, Request};
 use shared::wire::view::{ClusterView, NodeHealth};
 
 use super::family::Member;
-use crate::control::quic::Quic;
+use crate::control::quic::{PATIENCE, Quic};
 use crate::control::{Control, unfitting};
 use crate::exit::{Exit, Failure};
 use crate::health::{self, Check, Verdict};
@@ -76,17 +76,20 @@ pub(crate) fn members(
         .collect()
 }
 
-/// The line to the coordinator of a cluster that is being watched; opened when it is needed.
+/// The line to the coordinator of a cluster that is being watched; opened when it is needed. Who watches has more to look
+/// at: it waits for no answer longer than [`PATIENCE`], and not when the user has another wish meanwhile.
 pub(crate) struct Line<'a> {
     loaded: &'a Loaded,
+    interrupt: &'a Interrupt,
     control: Option<Rc<Quic>>,
 }
 
 impl<'a> Line<'a> {
     /// A line that is not open yet.
-    pub(crate) fn new(loaded: &'a Loaded) -> Self {
+    pub(crate) fn new(loaded: &'a Loaded, interrupt: &'a Interrupt) -> Self {
         Self {
             loaded,
+            interrupt,
             control: None,
         }
     }
@@ -95,7 +98,7 @@ impl<'a> Line<'a> {
         if let Some(control) = &self.control {
             return Ok(Rc::clone(control));
         }
-        let control = Rc::new(Quic::connect(self.loaded, &Interrupt::default())?);
+        let control = connect(self.loaded, self.interrupt)?;
         self.control = Some(Rc::clone(&control));
         Ok(control)
     }
@@ -118,11 +121,14 @@ impl<'a> Line<'a> {
 
     /// Asks the coordinator to end the cluster in order; whether it heard. Who does not is ended by signals.
     pub(crate) fn ask_end(&mut self) -> bool {
-        let loaded = self.loaded;
-        heard(self.control.take(), || {
-            Quic::connect(loaded, &Interrupt::default()).map(Rc::new)
-        })
+        let (loaded, interrupt) = (self.loaded, self.interrupt);
+        heard(self.control.take(), || connect(loaded, interrupt))
     }
+}
+
+fn connect(loaded: &Loaded, interrupt: &Interrupt) -> Result<Rc<Quic>, Failure> {
+    let control = Quic::connect(loaded, interrupt)?;
+    Ok(Rc::new(control.answering_within(PATIENCE)))
 }
 
 /// Whether a coordinator heard that the cluster shall end. A line that was held may be one to a coordinator that is no
@@ -251,6 +257,22 @@ listen = '127.0.0.1:2'
         assert!(!heard(Some(gone()), || Ok(gone())));
         let nobody = || Err(Failure::new(Exit::Unreachable, "nobody answers"));
         assert!(!heard(None::<Rc<Scripted>>, nobody));
+    }
+
+    #[test]
+    fn a_coordinator_that_does_not_answer_keeps_nobody_who_has_another_wish() {
+        let folder = tempfile::tempdir().unwrap();
+        // Takes what is sent, and answers nothing.
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let listen = silent.local_addr().unwrap();
+        let text = format!("[coordinator]\nlisten = '{listen}'\n");
+        let loaded = loaded(folder.path(), &text);
+        crate::security::ensure(&loaded).unwrap();
+        let interrupt = Interrupt::default();
+        interrupt.ask();
+        let failure = Line::new(&loaded, &interrupt).serves().unwrap_err();
+        assert_eq!(failure.exit, Exit::Interrupted);
+        assert!(!Line::new(&loaded, &interrupt).ask_end());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use coordinator::plan::profile::{Link, Profile};
 use coordinator::plan::snapshot::{Options, Saturation, Snapshot, Tenant};
+use shared::config::schema;
 use shared::ids::JobId;
 use shared::units::Micros;
 
@@ -12,6 +13,7 @@ use super::backbone::{self, Planned};
 use super::jobs::{self, Job, Read};
 use super::nodes::{self, Site};
 use super::profiles;
+use crate::admission;
 use crate::args::{Joining, ProblemArgs};
 use crate::cluster_file;
 use crate::commands::cluster::look;
@@ -59,10 +61,16 @@ pub(crate) fn of(args: &ProblemArgs, session: &Session<'_>) -> Result<Problem, F
             None => nodes::this_machine(&read)?,
         }
     };
+    let file_says = if args.cluster_nodes && args.saturation.is_none() {
+        let loaded = cluster_file::load(&session.cluster(&args.cluster), session.settings)?;
+        Some(loaded.config.plan.saturation)
+    } else {
+        None
+    };
     let options = Options {
         stages: args.stages,
         replicas: args.replicas,
-        saturation: args.saturation.map_or(Saturation::NO_LOSS, Joining::rule),
+        saturation: saturation(args.saturation, file_says),
         tokens_per_pass: tokens_per_pass(file.as_ref()),
         ..Options::default()
     };
@@ -82,6 +90,15 @@ fn tokens_per_pass(file: Option<&Jobs>) -> u64 {
     engine.map_or(Options::default().tokens_per_pass, |engine| {
         engine.tokens_per_pass as u64
     })
+}
+
+/// As it is asked, else as the file of the cluster says, where one is meant.
+fn saturation(asked: Option<Joining>, file: Option<schema::Saturation>) -> Saturation {
+    match (asked, file) {
+        (Some(joining), _) => joining.rule(),
+        (None, Some(written)) => admission::rule(written),
+        (None, None) => Saturation::NO_LOSS,
+    }
 }
 
 fn model(
@@ -136,5 +153,19 @@ pub(crate) fn snapshot(
         tenants: BTreeMap::from([("local".to_owned(), Tenant::default())]),
         options,
         now: Micros(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_joins_is_as_asked_or_as_the_clusters_file_says() {
+        let off = schema::Saturation::Off;
+        assert_eq!(saturation(None, Some(off)), Saturation::Off);
+        let asked = Some(Joining::NoLoss);
+        assert_eq!(saturation(asked, Some(off)), Saturation::NO_LOSS);
+        assert_eq!(saturation(None, None), Saturation::NO_LOSS);
     }
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use data::regular;
+use rustix::fs::{CWD, RenameFlags};
 use serde::{Deserialize, Serialize};
 
 use super::hash;
@@ -169,7 +170,10 @@ impl Entry {
             let message = format!("{} of model {}: {error}", path.display(), self.name);
             match error.kind() {
                 std::io::ErrorKind::NotFound => wrong(message),
-                _ => Fault::Unreadable(Failure::new(Exit::BadInput, message)),
+                _ => Fault::Unreadable(Failure::new(Exit::BadInput, message).hint(format!(
+                    "make it readable, or remove {} and {again}",
+                    self.place.display()
+                ))),
             }
         };
         for file in &self.files {
@@ -289,6 +293,12 @@ fn put(models: &Path, key: &str, whole: &Path, replaces: bool) -> std::io::Resul
         Err(error) if place.symlink_metadata().is_err() => return Err(error),
         Err(_) => {}
     }
+    // At no time is neither there; the old one goes with the folder in which the new one was made.
+    let exchanged = || rustix::fs::renameat_with(CWD, whole, CWD, &place, RenameFlags::EXCHANGE);
+    if place.is_dir() && exchanged().is_ok() {
+        return Ok(true);
+    }
+    // Not every file system can.
     let aside = Beside::new(models, &format!(".{key}-old-"))?;
     let old = aside.path().join(key);
     fs::rename(&place, &old)?;

@@ -16,11 +16,25 @@ use super::prepare::Prepared;
 use super::record::{FileRecord, Record};
 use crate::exit::{Exit, Failure, OrExit};
 
-/// Saves a job's state.
+/// Removes what of a job's checkpoints stayed until so many steps were taken.
+///
+/// # Errors
+/// [`Exit::Internal`] when the system refuses.
+pub(super) fn prune(job: &Prepared, taken: u64) -> Result<(), Failure> {
+    let keep_last = job.spec().checkpoint.keep_last;
+    store::prune(&job.place.checkpoints(), taken, keep_last)
+        .with_context(|| format!("job {}: a checkpoint is not removed", job.name()))
+        .or_exit(Exit::Internal)
+}
+
+/// Saves a job's state, unless a number of it is not finite.
 ///
 /// # Errors
 /// [`Exit::Internal`] when the system refuses to write; earlier checkpoints stay.
 pub(super) fn checkpoint(job: &Prepared, state: &JobState) -> Result<(), Failure> {
+    if !state.is_finite() {
+        return Ok(());
+    }
     store::save(&job.place.checkpoints(), &job.ready.identity, state)
         .with_context(|| {
             format!(

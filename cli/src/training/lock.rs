@@ -25,16 +25,20 @@ fn holder(process: Option<u32>) -> String {
 }
 
 impl Lock {
-    /// Takes a folder; none when it is absent.
+    /// Takes a folder; none when it is absent, or gone by the time that it is taken.
     ///
     /// # Errors
     /// [`LockError`] when another run has it.
     pub(crate) fn take(folder: &Path) -> Result<Option<Self>, LockError> {
-        let Ok(open) = File::open(folder) else {
-            return Ok(None);
-        };
+        match File::open(folder) {
+            Ok(open) => Self::of(open, folder),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn of(open: File, folder: &Path) -> Result<Option<Self>, LockError> {
         match open.try_lock() {
-            Ok(()) => Ok(Some(Self { _folder: open })),
+            Ok(()) => Ok(is_at(&open, folder).then(|| Self { _folder: open })),
             Err(TryLockError::WouldBlock) => Err(LockError {
                 path: folder.to_path_buf(),
                 process: open.metadata().ok().and_then(|data| process(&data)),
@@ -45,6 +49,15 @@ impl Lock {
                 Ok(None)
             }
         }
+    }
+}
+
+/// Whether an open folder is the one at a path: another may have removed it, or moved it away, before the lock was taken.
+fn is_at(open: &File, path: &Path) -> bool {
+    let place = |data: Metadata| (data.dev(), data.ino());
+    match (open.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(there)) => place(open) == place(there),
+        _ => false,
     }
 }
 
@@ -91,6 +104,24 @@ mod tests {
         drop(held);
         assert!(Lock::take(folder.path()).unwrap().is_some());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_that_went_before_it_was_taken_is_absent() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("folder");
+        let opened = || {
+            fs::create_dir(&folder).unwrap();
+            File::open(&folder).unwrap()
+        };
+        let open = opened();
+        fs::remove_dir(&folder).unwrap();
+        assert!(Lock::of(open, &folder).unwrap().is_none());
+        let open = opened();
+        fs::rename(&folder, parent.path().join("moved")).unwrap();
+        let other = opened();
+        assert!(Lock::of(open, &folder).unwrap().is_none());
+        assert!(Lock::of(other, &folder).unwrap().is_some());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a run will need of memory, before it starts, against what there is.
 
-use gpu_actor::train::memory::{self, Estimate, Rows};
+use gpu_actor::train::memory::{self, Estimate, Resident, Rows, StepSize};
 use gpu_actor::train::progress;
 use shared::job::{BackboneFormat, EngineSpec};
 use shared::model::ModelShape;
@@ -29,7 +29,7 @@ pub(crate) struct Forecast {
 
 impl Forecast {
     /// Of a run so estimated.
-    fn needed(&self, estimate: &Estimate) -> u64 {
+    pub(crate) fn needed(&self, estimate: &Estimate) -> u64 {
         [PROGRAM, self.rows]
             .into_iter()
             .fold(estimate.total(), u64::saturating_add)
@@ -44,16 +44,14 @@ pub(crate) fn predict(
     engine: &EngineSpec,
 ) -> Forecast {
     let active = || jobs.iter().filter(|job| !job.done);
-    let pairs: Vec<_> = active()
-        .map(|job| (job.spec(), job.ready.layout.as_ref()))
-        .collect();
+    let residents: Vec<_> = active().map(resident).collect();
     let longest = active().map(Prepared::longest_row).max().unwrap_or(0);
     let rows = Rows {
         pass: engine.tokens_per_pass,
         chunk: engine.chunk_tokens(),
         longest,
     };
-    let with = |recompute| memory::predict(shape, backbone, &pairs, rows, recompute);
+    let with = |recompute| memory::predict(shape, backbone, &residents, rows, recompute);
     let rows = jobs.iter().map(|job| job.ready.row_bytes()).sum();
     let values = jobs.iter().map(|job| job.ready.value_bytes()).sum::<u64>();
     let converted = match engine.backbone {
@@ -65,6 +63,16 @@ pub(crate) fn predict(
         recomputed: with(Recompute::All),
         rows,
         held: PROGRAM + rows + values + converted,
+    }
+}
+
+fn resident(job: &Prepared) -> Resident<'_> {
+    let (spec, layout) = (job.spec(), job.ready.layout.as_ref());
+    let lengths = job.ready.data.train.iter().map(|row| row.ids.len());
+    Resident {
+        spec,
+        layout,
+        step: StepSize::of(spec, layout, lengths),
     }
 }
 
@@ -83,14 +91,14 @@ pub(crate) fn separate(
         let rows = samples
             .saturating_mul(job.longest_row())
             .min(engine.tokens_per_pass);
-        let pair = [(job.spec(), job.ready.layout.as_ref())];
+        let only = [resident(job)];
         let own = if mapped { 0 } else { backbone };
         let rows = Rows {
             pass: rows,
             chunk: engine.chunk_tokens(),
             longest: job.longest_row(),
         };
-        memory::predict(shape, own, &pair, rows, engine.recompute).total() + PROGRAM
+        memory::predict(shape, own, &only, rows, engine.recompute).total() + PROGRAM
     };
     let common = if mapped { backbone } else { 0 };
     common + jobs.iter().map(one).sum::<u64>()
@@ -101,13 +109,18 @@ pub(crate) fn separate(
 /// # Errors
 /// [`Exit::WouldNotFit`] with the numbers and what to change.
 pub(crate) fn check(forecast: &Forecast, engine: &EngineSpec) -> Result<(), Failure> {
-    let Some(mut available) = machine::available() else {
-        return Ok(());
-    };
-    // What of the estimate is held by now is not free any more, and needed once only.
+    match available(forecast) {
+        Some(available) => judge(forecast, engine, &available),
+        None => Ok(()),
+    }
+}
+
+/// What there is for all of the run: what of it is held by now is not free any more, and needed once only.
+pub(crate) fn available(forecast: &Forecast) -> Option<Available> {
+    let mut available = machine::available()?;
     let anonymous = machine::memory().map_or(0, |memory| memory.anonymous);
     available.bytes += anonymous.min(forecast.held);
-    judge(forecast, engine, &available)
+    Some(available)
 }
 
 fn judge(forecast: &Forecast, engine: &EngineSpec, available: &Available) -> Result<(), Failure> {

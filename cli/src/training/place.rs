@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use data::regular;
 use gpu_actor::durable;
-use gpu_actor::train::event::Event;
+use gpu_actor::train::proof::Proof;
 use gpu_actor::train::store;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use shared::ids::JobName;
 
 use super::lock::{Lock, LockError};
@@ -29,6 +29,19 @@ impl Place {
     /// The place of a job below the folder of results.
     pub(crate) fn new(output: &Path, name: &JobName) -> Self {
         Self(output.join(name.as_str()))
+    }
+
+    /// The place at a folder of a job's results.
+    pub(crate) fn at(folder: &Path) -> Self {
+        Self(folder.to_path_buf())
+    }
+
+    /// What is known of the states of a job that was set aside; none of one that was not, or whose metrics cannot be read.
+    pub(crate) fn set_aside(&self) -> Option<(u64, Proof)> {
+        let text = regular::read_text(&self.metrics(), LARGEST_METRICS).ok()?;
+        let told: Told = serde_json::from_str(text.lines().next_back()?).ok()?;
+        (told.event == QUARANTINED)
+            .then(|| (told.step, Proof::of_set_aside(told.step, told.proven)))
     }
 
     /// Folder of the adapter.
@@ -146,7 +159,7 @@ impl Place {
     ///
     /// # Errors
     /// [`Exit::Internal`] when the system refuses to write.
-    pub(super) fn note(&self, event: &Event) -> Result<(), Failure> {
+    pub(super) fn note(&self, event: &impl Serialize) -> Result<(), Failure> {
         let line = serde_json::to_string(event).or_exit(Exit::Internal)?;
         let append = || -> std::io::Result<()> {
             let mut file = OpenOptions::new()
@@ -166,12 +179,18 @@ impl Place {
 struct Told {
     event: String,
     step: u64,
+    /// Of a job that was set aside; one that an earlier release set aside says nothing.
+    #[serde(default)]
+    proven: bool,
 }
+
+/// The event of a job that was set aside.
+const QUARANTINED: &str = "quarantined";
 
 /// Whether a line of metrics was written up to this step and is no end; a torn last line was not.
 fn belongs(line: &str, step: u64) -> bool {
     serde_json::from_str::<Told>(line).is_ok_and(|line| {
-        let end = ["finished", "quarantined"].contains(&line.event.as_str());
+        let end = ["finished", QUARANTINED].contains(&line.event.as_str());
         line.step <= step && step > 0 && !end
     })
 }
@@ -201,5 +220,29 @@ mod tests {
         }
         place.begin(0).unwrap();
         assert_eq!(fs::read_to_string(place.metrics()).unwrap(), "");
+    }
+
+    #[test]
+    fn a_job_that_was_set_aside_says_which_states_are_good() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::at(folder.path());
+        assert_eq!(place.set_aside(), None);
+        let cases = [
+            (r#"{"event":"step","step":4}"#, None),
+            (r#"{"event":"quarantined","step":4}"#, Some(false)),
+            (
+                r#"{"event":"quarantined","step":4,"proven":false}"#,
+                Some(false),
+            ),
+            (
+                r#"{"event":"quarantined","step":4,"proven":true}"#,
+                Some(true),
+            ),
+        ];
+        for (line, proven) in cases {
+            fs::write(place.metrics(), format!("{{}}\n{line}\n")).unwrap();
+            let expected = proven.map(|proven| (4, Proof::of_set_aside(4, proven)));
+            assert_eq!(place.set_aside(), expected, "{line}");
+        }
     }
 }

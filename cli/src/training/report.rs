@@ -1,11 +1,21 @@
 //! What came of a run, job by job.
 
 use gpu_actor::train::progress::Progress;
+use gpu_actor::train::store;
 use serde::Serialize;
 
 use super::prepare::Prepared;
 use super::run::Run;
 use crate::render::{self, Align, Table};
+
+/// A checkpoint to go on from.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LastGood {
+    /// Its step.
+    pub(crate) step: u64,
+    /// Its folder.
+    pub(crate) checkpoint: String,
+}
 
 /// One job's outcome.
 #[derive(Clone, Debug, Serialize)]
@@ -18,6 +28,8 @@ pub(crate) struct JobReport {
     pub(crate) state: &'static str,
     /// Why it was set aside.
     pub(crate) reason: Option<String>,
+    /// The newest checkpoint of one that was set aside with which loss and gradient were finite.
+    pub(crate) last_good: Option<LastGood>,
     /// Optimizer steps taken.
     pub(crate) step: u64,
     /// Steps in all.
@@ -57,7 +69,22 @@ fn one(run: &Run, job: &Prepared) -> JobReport {
         .map(|(progress, _)| progress.clone());
     let progress: Progress = running.unwrap_or_else(|| job.progress());
     let reason = run.set_aside(&job.spec().name).map(str::to_owned);
-    came(job, &progress, reason)
+    let last_good = reason.as_ref().and_then(|_| last_good(run, job));
+    JobReport {
+        last_good,
+        ..came(job, &progress, reason)
+    }
+}
+
+/// The newest proven checkpoint; one of no step has nothing of the training.
+fn last_good(run: &Run, job: &Prepared) -> Option<LastGood> {
+    let proof = run.session.proof(&job.spec().name)?;
+    let found = store::newest_proven(&job.place.checkpoints(), proof).ok()?;
+    let (step, path) = found.filter(|(step, _)| *step > 0)?;
+    Some(LastGood {
+        step,
+        checkpoint: path.display().to_string(),
+    })
 }
 
 /// What a job that came so far leaves.
@@ -73,6 +100,7 @@ pub(crate) fn came(job: &Prepared, progress: &Progress, reason: Option<String>) 
         method: job.spec().adapter.in_words(),
         state,
         reason,
+        last_good: None,
         step: progress.step,
         total: job.total,
         tokens: progress.tokens,

@@ -31,6 +31,8 @@ pub(crate) struct Run {
     set_aside: BTreeMap<JobName, String>,
     /// Jobs of which something could not be kept.
     unkept: BTreeSet<JobName>,
+    /// Jobs whose newest checkpoint is not proven by the step after it.
+    unproven: BTreeSet<JobName>,
     /// Tokens a second over all jobs.
     pub(crate) rate: f64,
     /// Seconds spent in rounds.
@@ -41,9 +43,39 @@ pub(crate) struct Run {
 #[derive(Debug, Serialize)]
 struct Told<'a> {
     #[serde(flatten)]
-    event: &'a Event,
-    /// Wall seconds of the round it came from.
+    event: Kept<'a>,
+    /// Wall seconds of the round it came from; of a step, those of all rounds since the job's step before.
     seconds: f64,
+}
+
+/// An event as the metrics have it.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Kept<'a> {
+    #[serde(flatten)]
+    event: &'a Event,
+    /// Of a job that was set aside: whether loss and gradient with its present state were finite.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proven: Option<bool>,
+}
+
+/// Seconds of rounds since each job's last step.
+#[derive(Debug, Default)]
+struct Times(BTreeMap<JobName, f64>);
+
+impl Times {
+    fn pass<'a>(&mut self, round: f64, jobs: impl Iterator<Item = &'a JobName>) {
+        for job in jobs {
+            *self.0.entry(job.clone()).or_default() += round;
+        }
+    }
+
+    /// Those of an event of the round: a step that was spread over several took them all.
+    fn of(&mut self, event: &Event, round: f64) -> f64 {
+        match event {
+            Event::Step { job, .. } => self.0.remove(job).unwrap_or(round),
+            _ => round,
+        }
+    }
 }
 
 impl Run {
@@ -78,9 +110,14 @@ impl Run {
             }
             job.place.begin(job.steps_taken())?;
         }
+        // What an interrupted run left beside its last checkpoint goes with the first step.
+        let goes_on = |job: &&Prepared| !job.done && job.steps_taken() > 0;
+        let unproven = jobs.iter().filter(goes_on);
+        let unproven = unproven.map(|job| job.spec().name.clone()).collect();
         Ok(Self {
             session,
             jobs,
+            unproven,
             base: backbone.model.identity(),
             set_aside: BTreeMap::new(),
             unkept: BTreeSet::new(),
@@ -125,11 +162,13 @@ impl Run {
         output: &Output,
         interrupt: &Interrupt,
     ) -> Result<(), Failure> {
+        let mut times = Times::default();
         while !self.session.is_idle() && !interrupt.asked() {
             let clock = Stopwatch::start();
             let events = self.session.round();
-            let seconds = clock.seconds();
-            self.seconds += seconds;
+            let round = clock.seconds();
+            self.seconds += round;
+            times.pass(round, self.jobs.iter().map(|job| &job.spec().name));
             let mut first = None;
             for event in &events {
                 if self.unkept.contains(event.job()) {
@@ -141,6 +180,8 @@ impl Run {
                     continue;
                 }
                 board.show(event);
+                let seconds = times.of(event, round);
+                let event = self.kept(event);
                 output.event(&Told { event, seconds });
             }
             if let Some(failure) = first {
@@ -156,11 +197,12 @@ impl Run {
         for job in self.jobs.iter().filter(|job| !job.done) {
             let name = &job.spec().name;
             if let Some(&Standing::Finished(why)) = self.session.standing(name) {
-                job.place.note(&Event::Finished {
+                let event = Event::Finished {
                     job: name.clone(),
                     step: job.steps_taken(),
                     why,
-                })?;
+                };
+                job.place.note(&self.kept(&event))?;
                 self.write_adapter(job)?;
             }
         }
@@ -175,20 +217,42 @@ impl Run {
         let Some(job) = self.job(event.job()) else {
             return Ok(());
         };
+        let kept = self.kept(event);
         match event {
-            Event::Step { .. } | Event::Evaluation { .. } => job.place.note(event),
-            Event::CheckpointDue { .. } => self.checkpoint(job),
+            Event::Evaluation { .. } => job.place.note(&kept),
+            Event::Step { step, .. } => {
+                job.place.note(&kept)?;
+                if self.unproven.contains(event.job()) {
+                    keep::prune(job, *step)?;
+                    self.unproven.remove(event.job());
+                }
+                Ok(())
+            }
+            Event::CheckpointDue { .. } => {
+                self.checkpoint(job)?;
+                self.unproven.insert(event.job().clone());
+                Ok(())
+            }
             Event::Finished { .. } => {
-                job.place.note(event)?;
+                job.place.note(&kept)?;
                 self.write_adapter(job)
             }
             Event::Quarantined { reason, .. } => {
-                job.place.note(event)?;
+                job.place.note(&kept)?;
                 self.checkpoint(job)?;
                 self.set_aside.insert(event.job().clone(), reason.clone());
                 Ok(())
             }
         }
+    }
+
+    /// The event as it is kept.
+    fn kept<'a>(&self, event: &'a Event) -> Kept<'a> {
+        let proven = match event {
+            Event::Quarantined { job, step, .. } => self.session.proof(job).map(|p| p.holds(*step)),
+            _ => None,
+        };
+        Kept { event, proven }
     }
 
     fn checkpoint(&self, job: &Prepared) -> Result<(), Failure> {
@@ -239,5 +303,42 @@ impl Run {
     /// Why a job was set aside.
     pub(crate) fn set_aside(&self, name: &JobName) -> Option<&str> {
         self.set_aside.get(name).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_step_takes_the_seconds_of_all_rounds_that_it_is_spread_over() {
+        let [giant, small] = ["giant", "small"].map(|name| JobName::new(name).unwrap());
+        let step = |job: &JobName| Event::Step {
+            job: job.clone(),
+            step: 1,
+            total: 9,
+            loss: 1.0,
+            accuracy: 0.5,
+            learning_rate: 1e-3,
+            gradient_norm: 1.0,
+            tokens: 10,
+            trained_tokens: 5,
+        };
+        let mut times = Times::default();
+        let jobs = [&giant, &small];
+        times.pass(1.0, jobs.into_iter());
+        assert_eq!(times.of(&step(&small), 1.0), 1.0);
+        times.pass(2.0, jobs.into_iter());
+        assert_eq!(times.of(&step(&small), 2.0), 2.0);
+        let saved = Event::CheckpointDue {
+            job: giant.clone(),
+            step: 1,
+        };
+        assert_eq!(times.of(&saved, 2.0), 2.0);
+        assert_eq!(times.of(&step(&giant), 2.0), 3.0);
+        times.pass(4.0, jobs.into_iter());
+        assert_eq!(times.of(&step(&giant), 4.0), 4.0);
     }
 }

@@ -77,48 +77,136 @@ fn a_rate_of_a_million_sets_its_job_aside_and_is_not_noticed_by_the_neighbour() 
     }
 }
 
-/// The same report: what was good before the rate broke it is an adapter again, and a job goes on from it.
-#[test]
-fn a_job_goes_on_from_a_checkpoint_of_one_that_was_set_aside() {
-    let often = "checkpoint = { every_steps = 1, keep_last = 9 }\nschedule";
-    let broken = BROKEN.replace("RATE", "1e30").replace("schedule", often);
-    let sandbox = prepared(&[&broken]);
-    let ran = sandbox.run(&["train", "jobs.toml"]).ended_with(6);
-    let remedy = "spotmux adapter export adapters/broken --model tiny";
-    assert!(ran.out.contains(remedy), "{}", ran.out);
-    let export = |from: &str, to: &str, code: i32| {
-        let arguments = ["adapter", "export", from, "--model", "tiny", "--output", to];
-        sandbox.run(&arguments).ended_with(code)
-    };
-    let told = export("adapters/broken", "rescued", 0).out;
-    let newest = sandbox.names("adapters/broken/checkpoints").pop().unwrap();
-    assert!(told.contains(&newest), "{told}");
-    let one = format!("adapters/broken/checkpoints/{newest}");
-    export(&one, "the-same", 0);
-    let weights = |folder: &str| {
-        fs::read(sandbox.path(&format!("{folder}/adapter_model.safetensors"))).unwrap()
-    };
-    assert!(weights("rescued") == weights("the-same"));
-    export(&one, "the-same", 3);
-    export("tiny", "none", 4);
+/// A job whose values grow a hundredfold each step: they are numbers for a few steps, and then not to be squared.
+const GROWING: &str = "[[job]]
+name = 'broken'
+adapter = { method = 'lora', rank = 3 }
+data = { train = 'pairs.jsonl' }
+train = { steps = 12, batch_size = 2 }
+optimizer = { kind = 'sgd', learning_rate = 100.0, weight_decay = 1.0 }
+checkpoint = { every_steps = EVERY, keep_last = KEEP }
+";
 
-    let lower = broken
-        .replace("1e30", "1e-3")
-        .replace("'broken'", "'lower'");
-    sandbox.write(
-        "jobs.toml",
-        format!("model = 'tiny'\n{lower}init_from = 'rescued'\n"),
+fn growing(every: u64, keep: u64) -> String {
+    let text = GROWING.replace("EVERY", &every.to_string());
+    text.replace("KEEP", &keep.to_string())
+}
+
+/// Trains from an adapter at a low rate, in a folder of its own; the exit code, and the losses.
+fn go_on(sandbox: &Sandbox, from: &str) -> (i32, Vec<Option<f64>>) {
+    let _ = fs::remove_dir_all(sandbox.path("elsewhere/out"));
+    let model = sandbox.path("tiny").display().to_string();
+    let lower = format!(
+        "model = '{model}'
+[[job]]
+name = 'lower'
+adapter = {{ method = 'lora', rank = 3 }}
+data = {{ train = '../pairs.jsonl' }}
+train = {{ steps = 4, batch_size = 2 }}
+optimizer = {{ kind = 'sgd', learning_rate = 1e-6, max_grad_norm = 1.0 }}
+init_from = {from}
+"
     );
-    sandbox
-        .run(&["train", "jobs.toml", "--check"])
-        .ended_with(0);
+    sandbox.write("elsewhere/jobs.toml", lower);
+    let arguments = [
+        "train",
+        "elsewhere/jobs.toml",
+        "--output",
+        "elsewhere/out",
+        "--json",
+    ];
+    let ran = sandbox.run(&arguments);
+    let steps = ran
+        .lines()
+        .into_iter()
+        .filter(|line| line["event"] == "step");
+    (ran.code, steps.map(|line| line["loss"].as_f64()).collect())
+}
 
-    let state = format!("{one}/state.safetensors");
+/// The same report: what was good before the rate broke it is an adapter again, and a job goes on from it. The state that
+/// broke is kept, and is never what is told.
+#[test]
+fn a_job_goes_on_from_the_good_state_of_one_that_was_set_aside() {
+    for keep_last in [1, 9] {
+        let sandbox = prepared(&[&growing(1, keep_last)]);
+        let ran = sandbox.run(&["train", "jobs.toml"]).ended_with(6);
+        let checkpoints = sandbox.names("adapters/broken/checkpoints");
+        assert!(checkpoints.len() >= 2, "{checkpoints:?}");
+        let [.., good, broke] = &checkpoints[..] else {
+            panic!("{checkpoints:?}");
+        };
+        let folder = |step: &str| format!("adapters/broken/checkpoints/{step}");
+        // The command that is told is run as it is told.
+        let told = ran
+            .out
+            .lines()
+            .find_map(|line| line.split_once("spotmux adapter export "));
+        let words: Vec<&str> = told.unwrap().1.split_whitespace().collect();
+        assert_eq!(words[0], folder(good), "{}", ran.out);
+        let export = |words: &[&str], code: i32| {
+            let arguments: Vec<&str> = ["adapter", "export"].iter().chain(words).copied().collect();
+            sandbox.run(&arguments).ended_with(code)
+        };
+        let rescued = export(&words, 0);
+        // As is the place of it, from anywhere.
+        let (_, from) = rescued.err.split_once("init_from = ").unwrap();
+        let (code, losses) = go_on(&sandbox, from.lines().next().unwrap());
+        assert_eq!((code, losses.len()), (0, 4));
+        assert!(losses.iter().all(Option::is_some), "{losses:?}");
+
+        // The folder of the job means the same state, and one that is named itself is taken as it is.
+        let of = |from: &str, to: &str, code: i32| {
+            export(&[from, "--model", "tiny", "--output", to], code)
+        };
+        let skips = of("adapters/broken", "by-job", 0).out;
+        assert!(skips.contains(good) && skips.contains(broke), "{skips}");
+        let weights = |folder: &str| {
+            fs::read(sandbox.path(&format!("{folder}/adapter_model.safetensors"))).unwrap()
+        };
+        assert!(weights("by-job") == weights("broken-last-good"));
+        of(&folder(broke), "as-it-is", 0);
+        let from = format!("'{}'", sandbox.path("as-it-is").display());
+        assert_eq!(go_on(&sandbox, &from), (6, Vec::new()), "it broke already");
+        of(&folder(broke), "as-it-is", 3);
+        of("tiny", "none", 4);
+        // Given again, it breaks at the same place, and has the same to go on from.
+        let again = sandbox
+            .run(&["train", "jobs.toml", "--json"])
+            .ended_with(6)
+            .last();
+        let good_again = again["jobs"][0]["last_good"]["checkpoint"].as_str();
+        assert_eq!(good_again, Some(folder(good).as_str()));
+
+        let damaged = damage(&sandbox, &folder(good));
+        of(&damaged, "none", 3).said(&["no sound checkpoint"]);
+    }
+}
+
+fn damage(sandbox: &Sandbox, checkpoint: &str) -> String {
+    let state = format!("{checkpoint}/state.safetensors");
     let mut bytes = fs::read(sandbox.path(&state)).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     sandbox.write(&state, bytes);
-    let parts = ["no sound checkpoint"];
-    export(&one, "none", 3).said(&parts);
+    checkpoint.to_owned()
+}
+
+/// One that saved nothing before has nothing to go on from, and says how to have it.
+#[test]
+fn a_job_that_kept_no_good_state_says_so() {
+    let sandbox = prepared(&[&growing(50, 2)]);
+    let ran = sandbox.run(&["train", "jobs.toml"]).ended_with(6);
+    assert_eq!(sandbox.names("adapters/broken/checkpoints").len(), 1);
+    assert!(!ran.out.contains("adapter export"), "{}", ran.out);
+    assert!(
+        ran.out
+            .contains("checkpoint.every_steps lower than that (now 50)"),
+        "{}",
+        ran.out
+    );
+    let arguments = "adapter export adapters/broken --model tiny --output none";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let parts = ["holds no good state", "checkpoint.every_steps"];
+    sandbox.run(&arguments).ended_with(4).said(&parts);
 }
 
 #[test]

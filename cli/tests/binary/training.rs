@@ -182,7 +182,12 @@ fn a_look_trains_nothing() {
         .last();
     assert_eq!(told["event"], "plan");
     assert_eq!(told["jobs"][0]["total"], 60);
-    assert!(told["memory_total"].as_u64().unwrap() > 0);
+    // What is compared with what there is: all parts, the samples, and the program.
+    let parts = told["memory"].as_object().unwrap().values();
+    let parts: u64 = parts.map(|bytes| bytes.as_u64().unwrap()).sum();
+    let rows = told["token_rows"].as_u64().unwrap();
+    assert!(rows > 0);
+    assert_eq!(told["memory_total"], parts + rows + (64 << 20));
     assert!(sandbox.names("adapters").is_empty());
 }
 

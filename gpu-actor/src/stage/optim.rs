@@ -83,6 +83,15 @@ pub struct StepNumbers {
     pub learning_rate: f64,
 }
 
+/// A step that was not taken; nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotTaken {
+    /// The number that is not finite.
+    pub what: String,
+    /// Whether it is one that the step would have written: loss and gradient are finite with the values as they are.
+    pub written: bool,
+}
+
 /// A step that all stages can take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settled {
@@ -148,6 +157,21 @@ pub fn settle(
     learning_rate: f64,
     agreement: Agreement,
 ) -> Result<Settled, Broken> {
+    let settled = agree(cpu, adapter, rule, learning_rate, agreement)?;
+    match bad_value(cpu, adapter, state, rule, &settled) {
+        Some(broken) => Err(broken),
+        None => Ok(settled),
+    }
+}
+
+/// The step by a gradient that is finite.
+fn agree(
+    cpu: &Cpu,
+    adapter: &mut Adapter,
+    rule: &Rule,
+    learning_rate: f64,
+    agreement: Agreement,
+) -> Result<Settled, Broken> {
     let Agreement {
         squares: mut all,
         shares,
@@ -168,17 +192,13 @@ pub fn settle(
         Some(max) => (max / (gradient_norm + 1e-6)).min(1.0),
         None => 1.0,
     };
-    let settled = Settled {
+    Ok(Settled {
         numbers: StepNumbers {
             gradient_norm,
             learning_rate,
         },
         factor: factor as f32,
-    };
-    match first_bad_value(cpu, adapter, state, rule, &settled) {
-        Some(index) => Err(broken(adapter, index, "new value")),
-        None => Ok(settled),
-    }
+    })
 }
 
 /// Takes a step that was settled with this state and rule, on values and moments that have not changed since.
@@ -208,19 +228,36 @@ pub fn apply(
 /// Takes one step on a whole adapter from its finished gradient.
 ///
 /// # Errors
-/// The name of the parameter whose gradient, or whose new value, is not finite; then nothing was changed.
+/// The name of the parameter whose gradient, or whose new value, is not finite.
 pub fn step(
     cpu: &Cpu,
     adapter: &mut Adapter,
     state: &mut OptimizerState,
     rule: &Rule,
     learning_rate: f64,
-) -> Result<StepNumbers, String> {
+) -> Result<StepNumbers, NotTaken> {
     let agreement = Agreement::of([report(cpu, adapter)]);
-    match settle(cpu, adapter, state, rule, learning_rate, agreement) {
-        Ok(settled) => Ok(apply(cpu, adapter, state, rule, &settled)),
-        Err(broken) => Err(broken.what),
+    let not_taken = |broken: Broken, written| NotTaken {
+        what: broken.what,
+        written,
+    };
+    let settled = agree(cpu, adapter, rule, learning_rate, agreement)
+        .map_err(|broken| not_taken(broken, false))?;
+    match bad_value(cpu, adapter, state, rule, &settled) {
+        Some(broken) => Err(not_taken(broken, true)),
+        None => Ok(apply(cpu, adapter, state, rule, &settled)),
     }
+}
+
+fn bad_value(
+    cpu: &Cpu,
+    adapter: &Adapter,
+    state: &OptimizerState,
+    rule: &Rule,
+    settled: &Settled,
+) -> Option<Broken> {
+    let index = first_bad_value(cpu, adapter, state, rule, settled)?;
+    Some(broken(adapter, index, "new value"))
 }
 
 fn first_bad_value(

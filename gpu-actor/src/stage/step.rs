@@ -8,7 +8,7 @@ use kernels::ops::rope::RopeTable;
 use super::adapter::Adapter;
 use super::agreement::{Agreement, Broken, Report};
 use super::in_flight::InFlight;
-use super::optim::{self, OptimizerState, Rule, Settled, StepNumbers};
+use super::optim::{self, NotTaken, OptimizerState, Rule, Settled, StepNumbers};
 use super::tape::Work;
 use super::timing::{Clock, Meter, Operator, Timings};
 use crate::model::Model;
@@ -149,7 +149,7 @@ impl Stage {
         state: &mut OptimizerState,
         rule: &Rule,
         learning_rate: f64,
-    ) -> Result<StepNumbers, String> {
+    ) -> Result<StepNumbers, NotTaken> {
         let adapter = self.bank.get_mut(slot).and_then(Option::as_mut);
         let adapter = adapter.expect("a slot that steps has an adapter");
         self.meter.time(Operator::Optimizer, || {

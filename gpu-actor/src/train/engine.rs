@@ -43,6 +43,16 @@ pub struct Turn<'a> {
     pub arrangement: Arrangement<Slot>,
 }
 
+/// Why a step was not taken; nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which number is not finite: a sentence.
+    pub reason: String,
+    /// Whether loss and gradient are finite with the values as they are ([`super::proof`]): only what would have been
+    /// written is not.
+    pub proven: bool,
+}
+
 /// What a turn found out about one job.
 #[derive(Debug)]
 pub struct Finding {
@@ -51,7 +61,7 @@ pub struct Finding {
     /// Losses and counts.
     pub tally: Tally,
     /// The step taken, or what is not finite; none when it was no training, or the job was set aside before.
-    pub step: Option<Result<StepNumbers, String>>,
+    pub step: Option<Result<StepNumbers, Fault>>,
 }
 
 /// Number of a turn, in the order in which they are planned.

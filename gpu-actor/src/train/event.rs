@@ -48,11 +48,12 @@ pub enum Event {
         /// Steps taken.
         step: u64,
     },
-    /// A number of the job is not finite; it stopped at its last good step, others go on.
+    /// A number of the job is not finite; it stopped where it was, others go on.
     Quarantined {
         /// The job.
         job: JobName,
-        /// Steps taken before the bad one; its state is of then.
+        /// Steps taken before the bad one; its state is of then, and proven only where the session says so
+        /// ([`super::proof`]).
         step: u64,
         /// Where the number appeared: sample, row and layer, or parameter.
         reason: String,

@@ -28,6 +28,14 @@ impl JobState {
         }
     }
 
+    /// Whether every value and moment is a number.
+    #[must_use]
+    pub fn is_finite(&self) -> bool {
+        let OptimizerState { first, second, .. } = &self.optimizer;
+        let lists = [&self.values, first, second];
+        lists.into_iter().flatten().all(|value| value.is_finite())
+    }
+
     /// Tells whether the state can be of this job, which has so many steps in all.
     ///
     /// # Errors

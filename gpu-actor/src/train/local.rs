@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use kernels::cpu::Cpu;
 
-use super::engine::{Engine, Finding, Newcomer, Turn, TurnNumber};
+use super::engine::{Engine, Fault, Finding, Newcomer, Turn, TurnNumber};
 use super::job_state::JobState;
 use super::pack::{self, Cut, Size};
+use super::spread;
 use super::tally::{Passed, Tally, tally};
 use crate::batch::Batch;
 use crate::model::Model;
@@ -90,9 +91,15 @@ impl Local {
             let step = if tally.loss.is_finite() {
                 let (state, rule) = (&mut tenant.optimizer, &tenant.rule);
                 let taken = self.stage.step(slot, state, rule, goal.learning_rate);
-                taken.map_err(|what| format!("{what} is not finite"))
+                taken.map_err(|not| Fault {
+                    reason: format!("{} is not finite", not.what),
+                    proven: not.written,
+                })
             } else {
-                Err(tally.reason("training"))
+                Err(Fault {
+                    reason: tally.reason("training"),
+                    proven: false,
+                })
             };
             let step = Some(step);
             found.push(Finding { slot, tally, step });
@@ -151,7 +158,7 @@ impl Engine for Local {
     }
 
     fn turn_rows(&self) -> usize {
-        self.size.budget.saturating_mul(2)
+        self.size.budget.saturating_mul(spread::PASSES)
     }
 
     fn plan(&mut self, turn: Turn<'_>) -> Result<TurnNumber, Infallible> {

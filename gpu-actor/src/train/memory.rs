@@ -1,11 +1,17 @@
 //! Memory of a session, predicted before anything is allocated.
+//!
+//! Of a step that is not whole in one pass, sums of the gradient wait for later blocks: of B blocks, at most as many whole
+//! copies as a number below B has binary ones, which is floor(log2 B) (`kernels::ops::block_sum`). Jobs whose steps are spread
+//! over turns ([`super::spread`]) hold theirs at once; of the others one at a time is between two passes. Of a sequence that is
+//! cut, chunks come backwards: a run of its last b blocks is at most 2 log2 b nodes of the tree more.
 
 use serde::Serialize;
 use shared::job::{JobSpec, OptimizerKind};
 use shared::model::ModelShape;
 use shared::recompute::Recompute;
 
-use crate::batch::BLOCK;
+use super::{progress, spread};
+use crate::batch::{self, BLOCK};
 use crate::peft::layout::Layout;
 use crate::stage::footprint::Footprint;
 
@@ -20,7 +26,7 @@ pub struct Estimate {
     pub carried: u64,
     /// Buffers of one block, of the head and of gradients under way.
     pub buffers: u64,
-    /// Values, gradients and moments of all jobs.
+    /// Values, gradients, sums of gradients that wait, and moments of all jobs.
     pub adapters: u64,
 }
 
@@ -61,12 +67,64 @@ impl Rows {
     }
 }
 
+/// How large the steps of a job are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepSize {
+    /// Rows of the shortest that its samples allow.
+    pub least: usize,
+    /// Rows of the longest.
+    pub most: usize,
+    /// Blocks of the longest.
+    pub blocks: u64,
+    /// Rows of its longest sequence.
+    pub longest: usize,
+}
+
+impl StepSize {
+    /// Of a job that trains on sequences of so many tokens each, whichever of them come together.
+    #[must_use]
+    pub fn of(spec: &JobSpec, layout: &Layout, tokens: impl IntoIterator<Item = usize>) -> Self {
+        let virtual_rows = layout.prompt.as_ref().map_or(0, |prompt| prompt.tokens);
+        let mut tokens: Vec<usize> = tokens.into_iter().collect();
+        tokens.sort_unstable();
+        let samples = progress::samples_per_step(&spec.train).min(tokens.len());
+        // The last step of an epoch takes what is left.
+        let fewest = match tokens.len().checked_rem(samples) {
+            Some(0) | None => samples,
+            Some(left) => left,
+        };
+        let longest = &tokens[tokens.len() - samples..];
+        let rows =
+            |tokens: &[usize]| -> usize { tokens.iter().map(|tokens| tokens + virtual_rows).sum() };
+        let blocks = longest
+            .iter()
+            .map(|&tokens| batch::block_count(tokens, virtual_rows));
+        Self {
+            least: rows(&tokens[..fewest]),
+            most: rows(longest),
+            blocks: blocks.sum(),
+            longest: longest.last().map_or(0, |tokens| tokens + virtual_rows),
+        }
+    }
+}
+
+/// A job as its memory depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Resident<'a> {
+    /// What it asks for.
+    pub spec: &'a JobSpec,
+    /// Its adapter.
+    pub layout: &'a Layout,
+    /// Its steps.
+    pub step: StepSize,
+}
+
 /// Predicts the peak for these jobs on one stage. Layers that recompute keep less.
 #[must_use]
 pub fn predict(
     shape: &ModelShape,
     backbone: u64,
-    jobs: &[(&JobSpec, &Layout)],
+    jobs: &[Resident<'_>],
     sizes: Rows,
     recompute: Recompute,
 ) -> Estimate {
@@ -79,12 +137,12 @@ pub fn predict(
             _ => Footprint::of_chunk_row(shape, layers, recomputed, adapter),
         }
     };
-    let adapted = jobs.iter().map(|(_, layout)| row(Some(layout)));
+    let adapted = jobs.iter().map(|job| row(Some(job.layout)));
     let row = adapted.max().unwrap_or_else(|| row(None));
     let width = 6 * shape.hidden + 4 * shape.intermediate + 4 * shape.q_width();
     let largest = jobs
         .iter()
-        .map(|(_, layout)| layout.len as u64)
+        .map(|job| job.layout.len as u64)
         .max()
         .unwrap_or(0);
     Estimate {
@@ -97,9 +155,37 @@ pub fn predict(
             .saturating_add(2 * largest * float),
         adapters: jobs
             .iter()
-            .map(|(spec, layout)| adapter_bytes(spec, layout))
-            .fold(0, u64::saturating_add),
+            .map(|job| adapter_bytes(job.spec, job.layout))
+            .fold(waiting(jobs, sizes), u64::saturating_add),
     }
+}
+
+/// Most bytes of sums that wait for other blocks of steps.
+fn waiting(jobs: &[Resident<'_>], sizes: Rows) -> u64 {
+    let bytes = |job: &Resident<'_>| {
+        let behind = match job.step.longest > sizes.chunk.max(BLOCK) {
+            true => 2 * job.step.longest.div_ceil(BLOCK).ilog2(),
+            false => 0,
+        };
+        let copies = u64::from(job.step.blocks.max(1).ilog2() + behind);
+        (job.layout.len as u64 * size_of::<f32>() as u64).saturating_mul(copies)
+    };
+    if let [job] = jobs
+        && job.step.most <= sizes.most()
+        && sizes.cut() == 0
+    {
+        return 0;
+    }
+    let bound = sizes.pass.saturating_mul(spread::PASSES);
+    let least = jobs.iter().map(|job| job.step.least);
+    let uneven = jobs.len() > 1 && {
+        let most = spread::most(bound, least);
+        jobs.iter().any(|job| job.step.most > most)
+    };
+    let spread = |job: &&Resident<'_>| uneven && job.step.most > bound;
+    let held = jobs.iter().filter(spread).map(bytes);
+    let open = jobs.iter().filter(|job| !spread(job)).map(bytes).max();
+    held.fold(open.unwrap_or(0), u64::saturating_add)
 }
 
 /// Bytes of one job: values, gradient, and one or two moments.

@@ -7,10 +7,11 @@ use data::order::Batches;
 use data::rows::TokenRow;
 use shared::job::JobSpec;
 
-use super::engine::Goal;
+use super::engine::{Fault, Goal};
 use super::event::{Ending, Event};
 use super::pack::Request;
 use super::progress::{self, Progress};
+use super::proof::Proof;
 use super::spread;
 use super::tally::Tally;
 use crate::peft::layout::Layout;
@@ -64,6 +65,8 @@ pub(super) struct Run {
     pub(super) begun: usize,
     /// Took a step in this round: one that joined behind rounds on their way does not in each.
     pub(super) stepped: bool,
+    /// What is known of its states: of all before it was set aside, or before the newest.
+    proof: Option<Proof>,
 }
 
 impl Run {
@@ -99,7 +102,13 @@ impl Run {
             every_steps: 0,
             hastened: BTreeSet::new(),
             stepped: false,
+            proof: None,
         }
+    }
+
+    /// What is known of its states.
+    pub(super) fn proof(&self) -> Proof {
+        self.proof.unwrap_or(Proof::of_taken(self.progress.step))
     }
 
     pub(super) fn is_active(&self) -> bool {
@@ -229,13 +238,13 @@ impl Run {
     pub(super) fn note_step(
         &mut self,
         tally: &Tally,
-        step: Result<StepNumbers, String>,
+        step: Result<StepNumbers, Fault>,
         events: &mut Vec<Event>,
     ) {
         let numbers = match step {
             Ok(numbers) => numbers,
-            Err(reason) => {
-                self.quarantine(reason, events);
+            Err(fault) => {
+                self.quarantine(fault, events);
                 return;
             }
         };
@@ -260,7 +269,9 @@ impl Run {
     /// Notes what held-out rows gave.
     pub(super) fn note_evaluation(&mut self, tally: &Tally, events: &mut Vec<Event>) {
         if !tally.loss.is_finite() {
-            self.quarantine(tally.reason("held-out"), events);
+            let reason = tally.reason("held-out");
+            let proven = false;
+            self.quarantine(Fault { reason, proven }, events);
             return;
         }
         let (job, step) = (self.name.clone(), self.progress.step);
@@ -278,7 +289,9 @@ impl Run {
         }
     }
 
-    fn quarantine(&mut self, reason: String, events: &mut Vec<Event>) {
+    fn quarantine(&mut self, fault: Fault, events: &mut Vec<Event>) {
+        let Fault { reason, proven } = fault;
+        self.proof = Some(Proof::of_set_aside(self.progress.step, proven));
         self.standing = Standing::Quarantined(reason.clone());
         self.planned = self.progress.step;
         self.hastened.clear();

@@ -18,6 +18,7 @@ use super::engine::{Engine, Newcomer, Turn, TurnNumber};
 use super::event::{Ending, Event};
 use super::local::Local;
 use super::progress::Progress;
+use super::proof::Proof;
 use super::run::Run;
 use super::spread;
 use crate::model::Model;
@@ -154,6 +155,12 @@ impl<E: Engine> Session<E> {
     #[must_use]
     pub fn progress(&self, name: &JobName) -> Option<(&Progress, u64)> {
         self.runs.get(name).map(|run| (&run.progress, run.total))
+    }
+
+    /// Which of a job's states are proven: those to go on from, should it be set aside.
+    #[must_use]
+    pub fn proof(&self, name: &JobName) -> Option<Proof> {
+        self.runs.get(name).map(Run::proof)
     }
 
     /// The bank slot of a job's adapter, for sampling with it.

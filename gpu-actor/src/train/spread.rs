@@ -9,6 +9,9 @@
 //!   steps, and a job that is alone, take one step a turn.
 //! - `SP-3` A turn takes at least one sequence of a step, and of several no more rows than it may.
 
+/// Passes that a job's step may fill in a turn beside shorter ones, where nothing else is told.
+pub const PASSES: usize = 2;
+
 /// Most rows of one job's step in a turn, by what the steps of all jobs in it have left. `bound` holds where some have
 /// less. SP-1, SP-2
 #[must_use]

@@ -18,6 +18,7 @@ use thiserror::Error;
 
 pub use super::identity::Identity;
 use super::job_state::JobState;
+use super::proof::Proof;
 use crate::durable::{self, DurableError};
 use manifest::{MANIFEST, Manifest, Unsound, VERSION};
 use state::STATE;
@@ -99,7 +100,8 @@ pub struct Found {
     pub skipped: Vec<(PathBuf, String)>,
 }
 
-/// Writes a checkpoint and removes all but the newest `keep_last`; a step already saved is left as it is.
+/// Writes a checkpoint and removes all but the newest `keep_last` and the newest proven one ([`super::proof`]): that of the
+/// step is not proven yet. A step already saved is left as it is.
 ///
 /// # Errors
 /// [`StoreError`] when the disk refuses, or a checkpoint of another version is in the way; older checkpoints are then
@@ -120,11 +122,33 @@ pub fn save(folder: &Path, identity: &Identity, state: &JobState) -> Result<(), 
     let bytes = state::serialize(state);
     let manifest = Manifest::of(identity, state, &bytes).text();
     durable::write_folder(&target, &[(STATE, bytes), (MANIFEST, manifest)])?;
-    prune(
-        folder,
-        state.progress.step,
-        identity.spec.checkpoint.keep_last,
-    )
+    let keep_last = identity.spec.checkpoint.keep_last;
+    prune(folder, state.progress.step, keep_last)
+}
+
+/// Removes what stayed for the newest checkpoint not to be the only one, once so many steps were taken and it is proven:
+/// of the checkpoints up to there the newest `keep_last` are left, and the newest proven one.
+///
+/// # Errors
+/// [`StoreError`] when the disk refuses.
+pub fn prune(folder: &Path, taken: u64, keep_last: usize) -> Result<(), StoreError> {
+    let own = own(folder)?;
+    let saved: Vec<u64> = own.iter().map(|(step, _)| *step).collect();
+    let upto = saved.partition_point(|&step| step <= taken);
+    let surplus = Proof::of_taken(taken).surplus(&saved[..upto], keep_last);
+    for (_, old) in own.iter().filter(|(step, _)| surplus.contains(step)) {
+        remove(old)?;
+    }
+    Ok(())
+}
+
+/// The newest sound checkpoint that is proven, with its step: what a job that was set aside can go on from.
+///
+/// # Errors
+/// [`StoreError::Read`] when the folder cannot be read.
+pub fn newest_proven(folder: &Path, proof: Proof) -> Result<Option<(u64, PathBuf)>, StoreError> {
+    let mut newest = own(folder)?.into_iter().rev();
+    Ok(newest.find(|(step, path)| proof.holds(*step) && load_one(path).is_ok()))
 }
 
 /// The name of a step's folder.
@@ -132,15 +156,12 @@ fn name(step: u64) -> String {
     format!("step-{step:08}")
 }
 
-/// Removes checkpoints up to a step but the newest `keep_last`. What cannot be read is no checkpoint: it takes no
-/// place, and is left.
-fn prune(folder: &Path, newest: u64, keep_last: usize) -> Result<(), StoreError> {
-    let steps = steps(folder)?.into_iter().rev();
-    let own = steps.filter(|(step, path)| *step <= newest && Manifest::read(path).is_ok());
-    for (_, old) in own.skip(keep_last.max(1)) {
-        remove(&old)?;
-    }
-    Ok(())
+/// Checkpoints with a sound manifest, the oldest first. What cannot be read is no checkpoint: it takes no place of one, and
+/// is left.
+fn own(folder: &Path) -> Result<Vec<(u64, PathBuf)>, StoreError> {
+    let mut own = steps(folder)?;
+    own.retain(|(_, path)| Manifest::read(path).is_ok());
+    Ok(own)
 }
 
 fn remove(folder: &Path) -> Result<(), StoreError> {
@@ -204,22 +225,25 @@ pub fn newest(folder: &Path, identity: &Identity) -> Result<Found, StoreError> {
     })
 }
 
-/// The checkpoint in a folder, or the newest sound one of the job whose results are there; `None` when none is sound.
+/// The checkpoint in a folder, or the newest sound one of the job whose results are there; `None` when none is sound. With
+/// what is known of a job that was set aside, what is not proven is passed over in its results.
 ///
 /// # Errors
 /// [`StoreError::Read`] when the folder of checkpoints cannot be read, [`StoreError::Damaged`] when the folder is a
 /// checkpoint that is not sound, and [`StoreError::Version`] when it, or the newest one, has another format version.
-pub fn open(folder: &Path) -> Result<Option<Saved>, StoreError> {
+pub fn open(folder: &Path, proof: Option<Proof>) -> Result<Option<Saved>, StoreError> {
     let own = folder.join(MANIFEST).symlink_metadata().is_ok();
-    let candidates: Vec<PathBuf> = match own {
-        true => vec![folder.to_path_buf()],
-        false => {
-            let steps = steps(&folder.join(FOLDER))?.into_iter().rev();
-            steps.map(|(_, path)| path).collect()
-        }
+    let candidates: Vec<(u64, PathBuf)> = match own {
+        true => vec![(0, folder.to_path_buf())],
+        false => steps(&folder.join(FOLDER))?.into_iter().rev().collect(),
     };
     let mut skipped = Vec::new();
-    for path in candidates {
+    for (step, path) in candidates {
+        if !own && proof.is_some_and(|proof| !proof.holds(step)) {
+            let reason = "the step after it was not finite";
+            skipped.push(format!("{}: {reason}", path.display()));
+            continue;
+        }
         match load_one(&path) {
             Err(Unsound::Version(found)) => return Err(StoreError::Version { path, found }),
             Err(Unsound::Damaged(reason)) if own => {

@@ -173,7 +173,7 @@ pub fn step(
             .context("the adapter is attached")?;
         let (state, rule) = (&mut trainee.optimizer, &trainee.rule);
         let numbers = optim::step(&cpu, adapter, state, rule, *rate);
-        let numbers = numbers.map_err(|what| anyhow!("{what} is not finite"))?;
+        let numbers = numbers.map_err(|not| anyhow!("{} is not finite", not.what))?;
         stage.derive(trainee.slot);
         findings.push(StepFindings {
             loss: gathered.blocks.iter().sum(),

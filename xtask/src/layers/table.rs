@@ -181,6 +181,7 @@ pub const PURE: &[&str] = &[
     "gpu-actor/src/train/pack",
     "gpu-actor/src/train/pack.rs",
     "gpu-actor/src/train/progress.rs",
+    "gpu-actor/src/train/proof.rs",
     "gpu-actor/src/train/run.rs",
     "gpu-actor/src/train/seal.rs",
     "gpu-actor/src/train/session.rs",

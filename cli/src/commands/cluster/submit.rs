@@ -48,7 +48,7 @@ pub(crate) fn run(args: &SubmitArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
         })?;
     }
     if !args.wait && accepted.len() > 1 {
-        at_one_moment(&mut accepted, desk)?;
+        at_one_moment(&mut accepted, desk);
     }
     for warning in accepted.iter().flat_map(of_samples) {
         desk.output.note(warning);
@@ -66,16 +66,18 @@ pub(crate) fn run(args: &SubmitArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
     })
 }
 
-/// Where jobs are, all at one moment: each was told when it was accepted, and those before it may have begun since.
-fn at_one_moment(accepted: &mut [JobView], desk: &Desk<'_>) -> Result<(), Failure> {
-    let all = look::all_jobs(desk)?;
+/// Where jobs are, all at one moment: each was told when it was accepted, and those before it may have begun since. They
+/// are accepted whatever comes of the question: without an answer they stay as they were told.
+fn at_one_moment(accepted: &mut [JobView], desk: &Desk<'_>) {
+    let Ok(all) = look::all_jobs(desk) else {
+        return;
+    };
     for job in accepted {
         if let Some(now) = all.iter().find(|now| now.id == job.id) {
             job.state = now.state;
             (job.replica, job.queue_position) = (now.replica, now.queue_position);
         }
     }
-    Ok(())
 }
 
 /// What is useful now: of jobs that were waited for, of one that succeeded, and why another did not.
@@ -299,7 +301,8 @@ init_from = 'old'
             Request::HasFile(_) => refused(RefusalCode::NotFound, "no such file"),
             Request::PutFile(_) => vec![Reply::Done],
             Request::Submit(_) => job(3),
-            Request::Jobs => vec![Reply::Jobs(Vec::new())],
+            // What is asked after all were accepted fails none of them.
+            Request::Jobs => refused(RefusalCode::Internal, "it starts"),
             other => panic!("{other:?}"),
         });
         assert_eq!(
@@ -337,6 +340,26 @@ init_from = 'old'
         assert_eq!(paths(submitted[1]), from);
         let spec: JobSpec = serde_json::from_str(&submitted[1].spec).unwrap();
         assert_eq!(spec.name.as_str(), "two");
+    }
+
+    #[test]
+    fn jobs_that_are_accepted_are_shown_at_one_moment_or_as_they_were_told() {
+        let (queued, trains) = (JobState::Queued, JobState::Running);
+        let shown = |answer: Vec<Reply>| {
+            let control = Scripted::new(move |request, _| match request {
+                Request::Jobs => answer.clone(),
+                other => panic!("{other:?}"),
+            });
+            let mut accepted = [3, 4].map(|number| samples::job(number, "one", queued));
+            at(&control, None, |desk| at_one_moment(&mut accepted, desk));
+            assert_eq!(*control.asked.borrow(), [Request::Jobs]);
+            accepted.map(|job| (job.id, job.state))
+        };
+        let now = vec![samples::job(4, "one", trains), samples::job(9, "x", trains)];
+        let ids = [3, 4].map(|number| samples::job(number, "one", queued).id);
+        let told = ids.map(|id| (id, queued));
+        assert_eq!(shown(vec![Reply::Jobs(now)]), [told[0], (ids[1], trains)]);
+        assert_eq!(shown(refused(RefusalCode::Internal, "too long")), told);
     }
 
     #[test]

@@ -53,6 +53,23 @@ fn an_entry_stays_until_another_is_whole() {
     assert_eq!((source().as_str(), names()), ("another", 1));
 }
 
+/// Whoever is killed at any time of it leaves one of them: no moment has neither in its place.
+#[test]
+fn an_entry_and_the_one_that_replaces_it_change_places_at_once() {
+    let models = tempfile::tempdir().unwrap();
+    install(models.path(), "m", false, fill).unwrap();
+    let whole = models.path().join(".m-new");
+    fs::create_dir(&whole).unwrap();
+    fs::write(whole.join(RECORD), b"new").unwrap();
+    assert!(put(models.path(), "m", &whole, true).unwrap());
+    let record = |folder: &Path| fs::read(folder.join(RECORD)).unwrap();
+    assert_eq!(record(&models.path().join("m")), b"new");
+    assert!(
+        record(&whole).starts_with(b"{"),
+        "the old one is where the new one was"
+    );
+}
+
 #[test]
 fn what_a_removal_left_is_no_entry_and_in_nobodys_way() {
     let models = tempfile::tempdir().unwrap();
@@ -74,7 +91,15 @@ fn a_file_that_cannot_be_read_may_be_sound() {
     fs::remove_file(entry.model()).unwrap();
     assert!(matches!(entry.fault(), Some(Fault::Changed(_))));
     std::os::unix::fs::symlink("m.gguf", entry.model()).unwrap();
-    assert!(matches!(entry.fault(), Some(Fault::Unreadable(_))));
+    let Some(Fault::Unreadable(failure)) = entry.fault() else {
+        panic!("it may be sound");
+    };
+    let remedy = failure.hints.join("");
+    let place = models.path().join("m").display().to_string();
+    assert!(
+        remedy.contains("make it readable") && remedy.contains(&place),
+        "{remedy}"
+    );
 }
 
 #[test]

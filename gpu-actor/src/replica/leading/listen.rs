@@ -10,7 +10,7 @@ use crate::replica::station::Told;
 use crate::stage::agreement::Broken;
 use crate::stage::optim::StepNumbers;
 use crate::stage::outcome::JobOutcome;
-use crate::train::engine::TurnNumber;
+use crate::train::engine::{Fault, TurnNumber};
 
 impl Leading {
     /// Takes what the station told.
@@ -145,9 +145,13 @@ impl Leading {
         }
         if let Some(share) = open.shares.get_mut(&slot) {
             share.step = step.map(|step| {
-                step.map_err(|broken| match broken.piece {
-                    None => broken.what,
-                    Some(_) => format!("{} is not finite", broken.what),
+                step.map_err(|broken| Fault {
+                    reason: match broken.piece {
+                        None => broken.what,
+                        Some(_) => format!("{} is not finite", broken.what),
+                    },
+                    // Stages do not tell each other what of a step broke: none that is not is taken for good.
+                    proven: false,
                 })
             });
         }

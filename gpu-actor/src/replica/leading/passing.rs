@@ -7,7 +7,7 @@ use crate::pipeline::Slot;
 use crate::pipeline::council::Matter;
 use crate::stage::optim::StepNumbers;
 use crate::stage::outcome::JobOutcome;
-use crate::train::engine::TurnNumber;
+use crate::train::engine::{Fault, TurnNumber};
 use crate::train::tally::Tally;
 
 /// A job in a turn.
@@ -18,7 +18,7 @@ pub(super) struct Share {
     pub(super) number: u64,
     /// Blocks of all its sequences, when several replicas measure them.
     pub(super) blocks: Option<u64>,
-    pub(super) step: Option<Result<StepNumbers, String>>,
+    pub(super) step: Option<Result<StepNumbers, Fault>>,
 }
 
 /// A turn on its way.

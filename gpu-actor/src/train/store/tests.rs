@@ -141,6 +141,54 @@ fn what_is_no_checkpoint_takes_no_place_of_one() {
     assert!(found.skipped[0].1.contains("of step 5"), "{found:?}");
 }
 
+fn keeping(keep_last: usize) -> Identity {
+    let mut identity = identity();
+    identity.spec.checkpoint.keep_last = keep_last;
+    identity
+}
+
+#[test]
+fn the_newest_proven_one_stays_while_a_newer_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let save = |step| save(folder.path(), &keeping(1), &state(step)).unwrap();
+    save(5);
+    save(10);
+    assert_eq!(names(folder.path()), ["step-00000005", "step-00000010"]);
+    // The step after it was taken: no other is needed.
+    prune(folder.path(), 11, 1).unwrap();
+    assert_eq!(names(folder.path()), ["step-00000010"]);
+    save(15);
+    let good = |proven| {
+        let proof = Proof::of_set_aside(15, proven);
+        let found = newest_proven(folder.path(), proof).unwrap();
+        found.map(|(step, _)| step)
+    };
+    assert_eq!((good(false), good(true)), (Some(10), Some(15)));
+    fs::write(folder.path().join(name(10)).join(STATE), b"torn").unwrap();
+    assert_eq!(good(false), None);
+}
+
+#[test]
+fn what_broke_is_passed_over_unless_it_is_named_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = folder.path().join(FOLDER);
+    for step in [5, 10] {
+        save(&checkpoints, &identity(), &state(step)).unwrap();
+    }
+    let opened = |folder: &Path, proof| {
+        let saved = open(folder, proof).unwrap()?;
+        Some((saved.state.progress.step, saved.skipped.len()))
+    };
+    let broke = |step| Some(Proof::of_set_aside(step, false));
+    assert_eq!(opened(folder.path(), None), Some((10, 0)));
+    assert_eq!(opened(folder.path(), broke(10)), Some((5, 1)));
+    assert_eq!(opened(folder.path(), broke(5)), None);
+    assert_eq!(
+        opened(&checkpoints.join(name(10)), broke(10)),
+        Some((10, 0))
+    );
+}
+
 /// A state that another program wrote, with a manifest that fits it.
 fn foreign(tensors: &[(&str, Dtype, Vec<usize>)]) -> String {
     let folder = tempfile::tempdir().unwrap();
