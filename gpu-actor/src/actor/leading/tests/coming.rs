@@ -59,7 +59,11 @@ fn co_4_jobs_that_are_ordered_together_begin_together() {
     let mut leading = Leading::new(lead, &office.around);
     let most = AT_ONCE as u64;
     let order = |job: u64| {
-        let key = if job.is_multiple_of(2) { "slow" } else { "rows" };
+        let key = if job.is_multiple_of(2) {
+            "slow"
+        } else {
+            "rows"
+        };
         office.long_order(JobId(job), 40, &format!("{key}{job}"))
     };
     let orders = (1..=2 * most).map(order).collect();
