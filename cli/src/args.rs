@@ -251,9 +251,12 @@ mod tests {
                 let words = words.iter().cloned().chain([name]);
                 open.push((words.collect(), inner.clone()));
             }
-            let mut options = command.get_arguments();
-            let takes = options.any(|option| option.get_long() == Some("config"));
-            if !takes || command.has_subcommands() {
+            let takes = |long| {
+                let mut options = command.get_arguments();
+                options.any(|option| option.get_long() == Some(long))
+            };
+            // What `join` calls so is a file to write.
+            if !(takes("config") && takes("set")) || command.has_subcommands() {
                 continue;
             }
             let required = command
