@@ -10,6 +10,7 @@
 //! | [`stretch`] | from the first job to the last: deadline, policy, what is learned of it |
 //! | [`history`] | what the pools offered, slot by slot |
 //! | `offers` | what can be had now, pool by pool |
+//! | `places` | where all jobs at work may be |
 //! | `decide` | how many machines |
 //! | [`thought`] | what takes long to say, to be answered elsewhere |
 //! | `reconcile` | machines asked for and given up so that as many stand |
@@ -28,9 +29,10 @@
 //!   first: machines beyond the budget, or beyond their grace, are released after [`UNHEARD`] times the grace.
 //! - BR-5: spot takes the place of on-demand only after it was cheaper for [`Terms::hysteresis`] slots in a row.
 //! - BR-6: what a restart must know is kept before what follows from it is done.
-//! - BR-7: of a pool that took a machine away nothing is asked for [`Terms::rest`] while another has room, at no more than the price
-//!   on demand.
+//! - BR-7: of a pool that took a machine away nothing is asked for [`Terms::rest`] while another has room, at no more than the least
+//!   price on demand; what a policy is offered, and what is held against budgets, is what would be asked for.
 //! - BR-8: while the coordinator is not heard nothing is decided: what jobs want is not known.
+//! - BR-9: machines are where all jobs at work may be (`places`).
 
 mod choosing;
 mod decide;
@@ -40,6 +42,7 @@ pub mod history;
 pub mod kept;
 mod machines;
 mod offers;
+mod places;
 pub mod purse;
 mod reconcile;
 mod report;
@@ -65,6 +68,7 @@ use choosing::Lesson;
 use emptying::Emptying;
 use history::History;
 use kept::{EVERY, Halts, Kept, Price};
+use places::Places;
 use purse::Purse;
 use report::Report;
 use stretch::Stretch;
@@ -114,6 +118,7 @@ pub struct Broker {
     purse: Purse,
     halts: Halts,
     jobs: Vec<JobTold>,
+    places: Places,
     nodes: BTreeMap<NodeName, NodeTold>,
     emptying: Emptying,
     /// What machines of pools that are shown or held cost when that was seen last.
@@ -173,6 +178,7 @@ impl Broker {
             purse: Purse::default(),
             halts: Halts::default(),
             jobs: Vec::new(),
+            places: Places::default(),
             nodes: BTreeMap::new(),
             emptying: Emptying::default(),
             prices: Vec::new(),
@@ -245,6 +251,7 @@ impl Broker {
             Event::Sighted(sightings) => self.sighted(sightings, now),
             Event::Cluster { nodes, jobs } => self.cluster(nodes, jobs, now, &mut effects),
             Event::Unheard => self.unheard(now),
+            Event::Untold => self.report.forget(),
             Event::Thought(answer) => self.thought(*answer, now, &mut effects),
             Event::Machine(event) => self.machine(event, now, &mut effects),
             Event::Tick => {
@@ -263,10 +270,10 @@ impl Broker {
                 self.due = false;
                 self.decide(now, &mut effects);
             }
-            self.afford_meanwhile(&mut effects);
+            self.afford_meanwhile(now, &mut effects);
         }
         if shown {
-            self.halt_again(&mut effects);
+            self.halt_again(now, &mut effects);
         }
         self.reconcile(now, &mut effects);
         for effect in &effects {
@@ -339,6 +346,7 @@ impl Broker {
         let known = |id: JobId| self.jobs.iter().any(|job| job.id == id);
         let more = jobs.iter().any(|job| job.is_live() && !known(job.id));
         self.jobs = jobs;
+        self.place();
         let serving = self.custody.standing().filter(|held| held.serves()).count();
         let useful = self
             .terms
@@ -360,4 +368,4 @@ fn say(effects: &mut Vec<Effect>, alarm: bool, what: String) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

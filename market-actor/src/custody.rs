@@ -10,12 +10,14 @@
 //! ```
 //!
 //! - CU-1: [`Effect::Record`] of a request comes before the call it is about.
-//! - CU-2: what is asked for joins, or is released, within [`Bounds::boot`] in which the coordinator is heard; what is being released is released again every
+//! - CU-2: what is asked for joins, or is released, within [`Bounds::boot`] in which the coordinator is heard: times in which it is
+//!   add up, from one look to the next with nothing lost between; what is being released is released again every
 //!   [`Bounds::again`] until no list shows it, and said aloud after [`Bounds::alarm`].
 //! - CU-3: a machine of this cluster that a list shows and nobody asked for, or a second one of the same token, is released.
 //! - CU-4: a machine that is in no list is taken for gone after two lists in a row, and [`Bounds::lost`] after the first of them
 //!   unless its node is gone as well: lists lag. One that is shown again within [`Bounds::boot`] is held again.
-//! - CU-5: a machine whose node is not heard for [`Bounds::boot`], by a coordinator that is, is released: it costs and does nothing.
+//! - CU-5: a machine whose node is not heard for [`Bounds::boot`], by a coordinator that is, is released: it costs and does nothing. The time
+//!   is counted as for CU-2.
 
 mod listing;
 mod machine;
@@ -142,6 +144,10 @@ pub struct Custody {
     /// Machines that no list showed any more, and when that was: they are held again when one does.
     closed: BTreeMap<NodeName, (Micros, Held)>,
     bounds: Bounds,
+    /// Until when it is known whether the coordinator was heard.
+    heard: Micros,
+    /// Whether it was not since then.
+    silent: bool,
     /// The notice that the provider gives where a signal names no time.
     notice: Micros,
 }
@@ -159,6 +165,8 @@ impl Custody {
             strays: BTreeMap::new(),
             closed: BTreeMap::new(),
             bounds,
+            heard: now.steady,
+            silent: false,
             notice,
         }
     }
@@ -218,12 +226,21 @@ impl Custody {
 
     /// The coordinator does not answer: what its nodes do is not known, nor whether one joined.
     pub fn unheard(&mut self, now: Now) {
+        self.pass_over(now);
+        self.silent = true;
+    }
+
+    /// What passed since the coordinator was heard last does not count for what waits for it.
+    fn pass_over(&mut self, now: Now) {
+        let from = self.heard;
+        let later = |since: Micros| since.plus(now.steady.since(since.max(from)));
         for held in self.held.values_mut() {
-            held.absent = None;
+            held.absent = held.absent.map(later);
             if let Stage::Booting { since } = &mut held.stage {
-                *since = now.steady;
+                *since = later(*since);
             }
         }
+        self.heard = self.heard.max(now.steady);
     }
 
     fn called(&mut self, token: &NodeName, now: Now) {
@@ -290,6 +307,10 @@ impl Custody {
     }
 
     fn joined(&mut self, nodes: &BTreeSet<NodeName>, now: Now, effects: &mut Vec<Effect>) {
+        if std::mem::take(&mut self.silent) {
+            self.pass_over(now);
+        }
+        self.heard = self.heard.max(now.steady);
         for (token, held) in &mut self.held {
             let booting = matches!(held.stage, Stage::Asked { .. } | Stage::Booting { .. });
             if booting && nodes.contains(&held.node) {

@@ -18,6 +18,9 @@ use thiserror::Error;
 /// Microseconds of an hour: prices are by the hour.
 const HOUR: f64 = 3_600_000_000.0;
 
+/// Jobs that one message names at most.
+const MOST_NAMED: usize = 8;
+
 /// What a job asks of the machines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asked<'a> {
@@ -41,6 +44,18 @@ pub enum Misfit {
         zone: String,
         /// Zones and regions that there are.
         known: Vec<String>,
+    },
+    /// Nowhere beside others.
+    #[error(
+        "market.zones ({}) leaves no place for it beside those at work or waiting, which share its machines: {}. Submit it when they are done, or \
+         with zones where they may be",
+        zones.join(", "), others.join(", ")
+    )]
+    Apart {
+        /// Where it may be.
+        zones: Vec<String>,
+        /// Jobs at work that say where they may be, and where.
+        others: Vec<String>,
     },
     /// Not even on all machines.
     #[error(
@@ -84,8 +99,7 @@ fn hours(time: Micros) -> f64 {
 /// # Errors
 /// [`Misfit::UnknownZone`].
 pub fn zones<'a>(ground: &'a Ground, names: &[String]) -> Result<Vec<&'a Offered>, Misfit> {
-    let is = |one: &Offered, name: &String| one.place.zone == *name || one.place.region == *name;
-    let known = |name: &&String| ground.offers.iter().any(|one| is(one, name));
+    let known = |name: &&String| ground.offers.iter().any(|one| is_in(one, name));
     if let Some(zone) = names.iter().find(|name| !known(name)) {
         let all = ground.offers.iter();
         let mut known: Vec<String> = all
@@ -100,8 +114,44 @@ pub fn zones<'a>(ground: &'a Ground, names: &[String]) -> Result<Vec<&'a Offered
         });
     }
     let offers = ground.offers.iter();
-    let wanted = offers.filter(|one| names.is_empty() || names.iter().any(|name| is(one, name)));
+    let wanted = offers.filter(|one| names.is_empty() || is_in_any(one, names));
     Ok(wanted.collect())
+}
+
+fn is_in(one: &Offered, name: &str) -> bool {
+    one.place.zone == name || one.place.region == name
+}
+
+fn is_in_any(one: &Offered, names: &[String]) -> bool {
+    names.iter().any(|name| is_in(one, name))
+}
+
+/// Whether a place is left to a job that may be in these zones and regions, beside the `others`, by name, that share its machines. Who may
+/// be nowhere that is offered is in nobody's way.
+///
+/// # Errors
+/// [`Misfit::UnknownZone`]; [`Misfit::Apart`] with the first eight of the others.
+pub fn beside(
+    ground: &Ground,
+    names: &[String],
+    others: &[(String, Vec<String>)],
+) -> Result<(), Misfit> {
+    let mut left = zones(ground, names)?;
+    let mut said = Vec::new();
+    for (job, own) in others {
+        if ground.offers.iter().any(|one| is_in_any(one, own)) {
+            left.retain(|one| is_in_any(one, own));
+            said.push(format!("{job} in {}", own.join(" or ")));
+        }
+    }
+    if !left.is_empty() || said.is_empty() {
+        return Ok(());
+    }
+    said.truncate(MOST_NAMED);
+    Err(Misfit::Apart {
+        zones: names.to_vec(),
+        others: said,
+    })
 }
 
 /// What one slot of the fewest machines costs at the lowest price; nothing without an offer.
@@ -279,6 +329,26 @@ mod tests {
         }
         let scarce = check(&few, &asked(80_000, Some(10), 1e6));
         assert!(matches!(scarce, Err(Misfit::TooSoon { machines: 2, .. })));
+    }
+
+    #[test]
+    fn a_place_is_left_beside_others_or_they_are_named() {
+        let ground = ground();
+        let names = |names: &[&str]| -> Vec<String> {
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        let other = |job: &str, zone: &str| (job.to_owned(), names(&[zone]));
+        let one = names(&["east-b"]);
+        assert_eq!(beside(&ground, &one, &[]), Ok(()));
+        // A region holds its zones; one that is not offered any more is in nobody's way.
+        let open = [other("a", "east"), other("b", "gone")];
+        assert_eq!(beside(&ground, &one, &open), Ok(()));
+        let apart = [other("a", "east"), other("b", "east-a")];
+        let told = beside(&ground, &one, &apart).expect_err("b may not be there");
+        assert!(
+            told.to_string().contains("a in east, b in east-a"),
+            "{told}"
+        );
     }
 
     #[test]

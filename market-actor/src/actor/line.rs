@@ -43,9 +43,7 @@ pub(super) async fn run(
         let outcome = match within(patience, connected(&mut client, &endpoint, &settings)).await {
             Err(error) => Err(error),
             Ok(client) => match ask {
-                Some(ask) => within(patience, order(client, ask, &settings))
-                    .await
-                    .map(|()| None),
+                Some(ask) => within(patience, order(client, ask, &settings)).await,
                 None => within(patience, look(client, &endpoint, &settings))
                     .await
                     .map(Some),
@@ -125,7 +123,12 @@ fn unfitting(request: &'static str, reply: &Reply) -> ClientError {
     }
 }
 
-async fn order(client: &Client, ask: Ask, settings: &MarketSettings) -> Result<(), ClientError> {
+/// Asks for one thing; what the broker must hear where that is refused.
+async fn order(
+    client: &Client,
+    ask: Ask,
+    settings: &MarketSettings,
+) -> Result<Option<Event>, ClientError> {
     let request = match &ask {
         Ask::Drain(node) => Request::Drain {
             node: node.clone(),
@@ -150,8 +153,8 @@ async fn order(client: &Client, ask: Ask, settings: &MarketSettings) -> Result<(
         Ask::Pause(job) => Request::Pause(JobRef::Id(*job)),
     };
     match client.request(&request).await {
-        Ok(_) => Ok(()),
-        // It is asked again while it is wanted.
+        Ok(_) => Ok(None),
+        // It is asked again while it is wanted, and told again.
         Err(ClientError::Refused(refusal)) => {
             // There is no such node any more, it is done already, or nothing can take the work yet.
             let usual = matches!(
@@ -161,7 +164,7 @@ async fn order(client: &Client, ask: Ask, settings: &MarketSettings) -> Result<(
             if !usual {
                 tracing::warn!(?ask, %refusal, "the coordinator refuses");
             }
-            Ok(())
+            Ok(ask.undone())
         }
         Err(error) => Err(error),
     }

@@ -6,11 +6,11 @@ use actix::{Actor, AsyncContext, Context, Handler};
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::RunError;
-use super::files;
 use super::journal::Journal;
 use super::messages::{Ask, Begin, Ended, Heard, Order, Stop};
 use super::recording::Recording;
 use super::settings::MarketSettings;
+use super::{files, thinking};
 use crate::broker::thought::Question;
 use crate::broker::{Broker, Effect, Event};
 use crate::custody;
@@ -108,12 +108,7 @@ impl MarketActor {
                     None => Ask::Drain(node),
                 });
             }
-            Effect::Think(question) => {
-                // Few are open at a time; who answers ends only with the process.
-                if let Err(error) = self.thoughts.try_send(*question) {
-                    tracing::warn!(%error, "nobody thinks");
-                }
-            }
+            Effect::Think(question) => thinking::hand(&self.thoughts, *question)?,
             Effect::Undrain(node) => self.ask(Ask::Undrain(node)),
             Effect::Risk { node, cause } => self.ask(Ask::Risk { node, cause }),
             Effect::Tell(told) => self.ask(Ask::Tell(told)),
@@ -150,9 +145,12 @@ impl MarketActor {
         }
     }
 
-    fn ask(&self, ask: Ask) {
+    fn ask(&mut self, ask: Ask) {
         if let Err(error) = self.line.try_send(ask) {
             tracing::debug!(%error, "too many requests wait");
+            if let Some(event) = error.into_inner().undone() {
+                self.take(event);
+            }
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) enum Order {
     Release(String),
 }
 
-/// A request to the coordinator. One that finds no room is dropped: it is asked again.
+/// A request to the coordinator. One that finds no room is dropped: it is asked again, what is told after [`Ask::undone`].
 #[derive(Debug)]
 pub(super) enum Ask {
     Drain(NodeName),
@@ -51,4 +51,23 @@ pub(super) enum Ask {
     },
     Tell(Box<MarketTold>),
     Pause(JobId),
+}
+
+impl Ask {
+    /// What the broker must hear where this is dropped or refused; nothing where it asks again by itself while it is wanted.
+    pub(super) fn undone(&self) -> Option<Event> {
+        matches!(self, Self::Tell(_)).then_some(Event::Untold)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_told_once_is_told_again() {
+        let told = Ask::Tell(Box::default());
+        assert_eq!(told.undone(), Some(Event::Untold));
+        assert_eq!(Ask::Pause(JobId(1)).undone(), None);
+    }
 }

@@ -100,7 +100,7 @@ pub const fn day(market: &Market) -> u32 {
 }
 
 /// The case of a job in a market, started every `step` slots from the sixth day on, or from the second third of a market that
-/// is shorter. `cell` is the work of a cell of the oracle's grid.
+/// is shorter; there is no start where the market ends before the job may. `cell` is the work of a cell of the oracle's grid.
 ///
 /// # Errors
 /// As [`Shape::problem`].
@@ -114,14 +114,12 @@ pub fn case(
     let problem = shape.problem(&market)?;
     let day = day(&market) as usize;
     let first = (DAYS_BEFORE * day.max(12)).min(market.slots.len() / 3);
-    let last = market
-        .slots
-        .len()
-        .saturating_sub(problem.soft_deadline as usize);
+    // None where the market is shorter than the job.
+    let last = (market.slots.len() + 1).saturating_sub(problem.soft_deadline as usize);
     let rehearsed = first.saturating_sub(problem.hard_deadline as usize);
     Ok(Case {
         name,
-        starts: (first..=last).step_by(step.max(1)).collect(),
+        starts: (first..last).step_by(step.max(1)).collect(),
         rehearsals: (day.min(rehearsed)..rehearsed).step_by(4).collect(),
         // At most 6,000 cells: the oracle's gap is printed.
         cell: 0.05f64.max(problem.work / 6000.0),
@@ -160,6 +158,15 @@ mod tests {
         assert_eq!((case.starts[0], case.starts[1]), (133, 141));
         assert!(case.starts.iter().all(|start| start + 24 <= 400));
         assert!(case.rehearsals.iter().all(|start| start + 36 <= 133));
+    }
+
+    #[test]
+    fn a_market_that_is_shorter_than_the_job_has_no_start() {
+        for (slots, starts) in [(1, 0), (2, 0), (23, 0), (24, 0), (36, 1)] {
+            let market = market(&vec![(0.25, 4); slots], 1.0);
+            let case = case("t".into(), market, &shape(), 8, Safety::default()).unwrap();
+            assert_eq!(case.starts.len(), starts, "{slots}");
+        }
     }
 
     #[test]

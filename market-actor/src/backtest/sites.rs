@@ -1,9 +1,10 @@
 //! One job that may be in any of several sites: zones, regions, clouds, each with a market of its own, all of the same slots.
 //!
 //! A [`Roamer`] asks [`Survey`] in each slot where to be, told what its foresight says of each site up to the deadline; it moves when
-//! the way is worth its toll: the share of the slot in which nothing is computed, and the egress of the job's state. With perfect
-//! foresight that is the best that could have been done, on the grid of the plan: what other rows are measured by. Under it lies the
-//! same safety net: a move passes only if flat out on demand from the next slot on still ends in time (NET-1).
+//! the way is worth its toll: the share of the slot in which nothing is computed, and the egress of the job's state. Under it lies the
+//! same safety net: a move passes only if flat out on demand from the next slot on still ends in time (NET-1); of what passes, staying
+//! among it, the best is done. With perfect foresight, and no hysteresis, that is what other rows are measured by: the best that could
+//! have been done on the grid of the plan, but for what the net holds back, which the plan does not know of.
 //!
 //! - SI-1: the job is in one site at a time, and every move is paid in the slot that it is made.
 //! - SI-2: with one site, or with tolls that nobody pays, nothing moves.
@@ -66,7 +67,7 @@ pub struct Journey {
     pub starts: Vec<usize>,
     /// What moves cost.
     pub tolls: Tolls,
-    /// What a move must be expected to earn.
+    /// What a move must be expected to earn, where the future is not known.
     pub hysteresis: MicroUsd,
     /// Cells of the plan's grid.
     pub cells: usize,
@@ -228,7 +229,8 @@ impl<'a> Traveller<'a> {
         }
     }
 
-    /// Where to be in this slot, by what is expected of all sites up to the deadline; nothing where that has passed.
+    /// Where to be in this slot, as far as the net lets the job move, by what is expected of all sites up to the deadline; nothing
+    /// where that has passed.
     fn survey(&self) -> Option<Place> {
         let journey = self.journey;
         let problem = &journey.problem;
@@ -263,16 +265,21 @@ impl<'a> Traveller<'a> {
             moves: &tolls,
             ending: f64::from(most) * dearest / rate,
             cells: journey.cells,
-            hysteresis: journey.hysteresis.0 as f64,
+            hysteresis: match self.source {
+                Source::Perfect => 0.0,
+                _ => journey.hysteresis.0 as f64,
+            },
         };
-        Some(survey.choose()?.place)
+        // Before it has begun any site is as good.
+        let choice = survey.choose_of(|to| self.at.is_none() || self.may_move(to))?;
+        Some(choice.place)
     }
 
     fn pool(&self, site: usize) -> &'a Pool {
         &self.journey.markets[site].pool
     }
 
-    /// Where to be, as far as the net lets it pass.
+    /// Where to be, and how many machines, as far as the net lets them pass.
     fn decide(&self) -> (usize, Decision) {
         let home = self.at.map_or(0, |place| place.site);
         let planned = |held| Decision {
@@ -283,24 +290,15 @@ impl<'a> Traveller<'a> {
                 margin: 0.0,
             },
         };
-        let wish = self.survey();
-        if let Some(place) = wish
-            && place.site != home
-            && self.at.is_some()
-            && self.may_move(place)
-        {
-            return (place.site, planned(place.held));
-        }
-        // Before it has begun any site is as good; what does not pass stays.
-        let site = match (wish, self.at) {
-            (Some(place), None) => place.site,
-            _ => home,
+        let still = self.at.map_or_else(Held::default, |place| place.held);
+        let stay = Place {
+            site: home,
+            held: still,
         };
-        let held = wish.filter(|place| place.site == site);
-        let held = held.map_or_else(
-            || self.at.map_or_else(Held::default, |place| place.held),
-            |place| place.held,
-        );
+        let Place { site, held } = self.survey().unwrap_or(stay);
+        if site != home && self.at.is_some() {
+            return (site, planned(held));
+        }
         let situation = self.situation(site);
         let held = cut(&self.journey.problem, &situation.offer, held);
         let safety = self.journey.safety;

@@ -1,7 +1,5 @@
 //! What the policy wants.
 
-use std::collections::BTreeSet;
-
 use shared::ids::JobId;
 use shared::units::Micros;
 
@@ -9,6 +7,7 @@ use super::thought::{Answer, Found, Matter, Question, Waiting, Wondering};
 use super::told::{Decided, JobTold, Unasked};
 use super::{Broker, Effect, say, stretch};
 use crate::market::Slot;
+use crate::money::Verdict;
 use crate::now::Now;
 use crate::policy::Memory;
 use crate::policy::tenant::Rules;
@@ -135,7 +134,7 @@ impl Broker {
         }
         self.nowhere = nowhere;
         let target = self.hold_back(wish.held, &slot);
-        let target = self.afford(target, effects);
+        let target = self.afford(target, now, effects);
         let held = self.standing();
         let (done, left) = (self.meter.done(), self.meter.left());
         let rate = self.meter.rate(self.terms.slot);
@@ -162,17 +161,23 @@ impl Broker {
         })));
     }
 
-    /// What was wanted before is held while a policy thinks: it must not pass the budget meanwhile. BR-4
-    pub(super) fn afford_meanwhile(&mut self, effects: &mut Vec<Effect>) {
-        if self.waiting.is_none() || !self.is_over_budget() {
+    /// What was wanted before is held while a policy thinks: it must not pass the budget meanwhile, nor while machines are
+    /// emptied. BR-4
+    pub(super) fn afford_meanwhile(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let (Some(budget), Some(_)) = (self.terms.budget, &self.waiting) else {
+            return;
+        };
+        let target = self.target();
+        let next = self.cost(target, self.terms.grace, now);
+        if self.halts.all || target.count() == 0 {
             return;
         }
-        let wanted = self.stretch.as_ref().map(|own| own.target);
-        let target = self.afford(wanted.unwrap_or_default(), effects);
-        if let Some(stretch) = &mut self.stretch {
-            stretch.target = target;
+        if let Verdict::Pause { left, next } = budget.verdict(self.spent(), next) {
+            self.halt(target, (left, next), "emptying machines", effects);
+            if let Some(stretch) = &mut self.stretch {
+                stretch.target = Held::default();
+            }
         }
-        self.changed = true;
     }
 
     /// What a policy cannot say: without work nothing, otherwise what stands, or the fewest machines.
@@ -202,11 +207,7 @@ impl Broker {
         let allowed = self.sightings.iter().find(|one| rules.allows(&one.pool));
         let live = self.jobs.iter().any(JobTold::is_live);
         if live && allowed.is_none() && !self.sightings.is_empty() {
-            let known = self.sightings.iter().map(|one| one.pool.region.clone());
-            let known: BTreeSet<String> = known.collect();
-            return Err(Unasked::NoPool {
-                known: known.into_iter().collect(),
-            });
+            return Err(self.no_pool());
         }
         let pool = allowed.map_or_else(|| self.pool(), |one| one.pool.clone());
         let (held, length) = (self.standing(), self.terms.slot);

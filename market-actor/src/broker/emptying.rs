@@ -114,7 +114,7 @@ impl Broker {
                 format!("{token} leaves: another takes its place"),
             );
             self.emptying.begin(token, None, now);
-            self.taken();
+            self.taken(Some(want.kind));
         }
     }
 

@@ -26,20 +26,20 @@ impl Broker {
     }
 
     /// What of the target the cluster's budget pays.
-    pub(super) fn afford(&mut self, target: Held, effects: &mut Vec<Effect>) -> Held {
+    pub(super) fn afford(&mut self, target: Held, now: Now, effects: &mut Vec<Effect>) -> Held {
         let Some(budget) = self.terms.budget else {
             self.lift();
             return target;
         };
         // Fewer machines, or what is left of a slot, may be paid: what was paused wants more than that.
-        if self.halts.all && !self.fits_again(budget) {
+        if self.halts.all && !self.fits_again(budget, now) {
             return Held::default();
         }
         self.lift();
         if target == Held::default() {
             return target;
         }
-        let next = self.cost(target, self.history.left());
+        let next = self.cost(target, self.history.left(), now);
         let (left, next) = match budget.verdict(self.spent(), next) {
             Verdict::Within { .. } => return target,
             Verdict::NearCap { left } => {
@@ -49,14 +49,27 @@ impl Broker {
             }
             Verdict::Pause { left, next } => (left, next),
         };
+        self.halt(target, (left, next), "what is left of the slot", effects);
+        Held::default()
+    }
+
+    /// The cluster's budget does not pay the target: all jobs are paused. `money` is what is left, and what is needed for `purpose`.
+    pub(super) fn halt(
+        &mut self,
+        target: Held,
+        money: (MicroUsd, MicroUsd),
+        purpose: &str,
+        effects: &mut Vec<Effect>,
+    ) {
+        let (left, next) = money;
         self.halts.all = true;
-        self.halts.of = Some(Halt {
+        self.halts.of = self.terms.budget.map(|budget| Halt {
             cap: budget.cap,
             target,
         });
         self.changed = true;
         let what = format!(
-            "what is left of the slot costs {:.2} USD and {:.2} of the budget are left: all jobs are paused, their state is \
+            "{purpose} costs {:.2} USD and {:.2} of the budget are left: all jobs are paused, their state is \
              kept; raise market.budget_usd and resume them",
             next.dollars(),
             left.dollars()
@@ -65,13 +78,12 @@ impl Broker {
         for job in self.jobs.iter().filter(|job| JobTold::is_live(job)) {
             effects.push(Effect::Pause(job.id));
         }
-        Held::default()
     }
 
     /// Whether the budget pays a whole slot of what it did not pay: prices have fallen.
-    fn fits_again(&self, budget: Budget) -> bool {
+    fn fits_again(&self, budget: Budget, now: Now) -> bool {
         self.halts.of.is_none_or(|halt| {
-            let whole = self.cost(halt.target, self.terms.slot);
+            let whole = self.cost(halt.target, self.terms.slot, now);
             !matches!(budget.verdict(self.spent(), whole), Verdict::Pause { .. })
         })
     }
@@ -137,8 +149,9 @@ impl Broker {
     }
 
     /// Pauses again what is halted and at work all the same: the first time it may not have been heard. Jobs whose own budget ends
-    /// are halted.
-    pub(super) fn halt_again(&mut self, effects: &mut Vec<Effect>) {
+    /// are halted, and those that have no place beside others (BR-9).
+    pub(super) fn halt_again(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        self.tell_apart(effects);
         let open: Vec<JobId> = self.jobs.iter().map(|job| job.id).collect();
         self.halts.jobs.retain(|id| open.contains(id));
         self.halts.paused.retain(|id| open.contains(id));
@@ -152,7 +165,7 @@ impl Broker {
             }
         }
         let target = self.stretch.as_ref().map(|own| own.target);
-        let next = self.cost(target.unwrap_or_default(), self.history.left());
+        let next = self.cost(target.unwrap_or_default(), self.history.left(), now);
         let mut paused = Vec::new();
         for job in self.jobs.iter().filter(|job| JobTold::is_live(job)) {
             let own = job.budget.and_then(|cap| self.own(job, cap, next));
@@ -169,7 +182,7 @@ impl Broker {
                 say(effects, true, what);
                 paused.push(job.id);
             }
-            let halted = self.halts.all || own.is_some();
+            let halted = self.halts.all || own.is_some() || self.is_apart(job.id);
             let pause = Effect::Pause(job.id);
             if halted && !effects.contains(&pause) {
                 effects.push(pause);

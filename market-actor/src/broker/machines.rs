@@ -31,9 +31,13 @@ impl Broker {
                     cause,
                 } => {
                     say(effects, false, format!("{token} will be taken: {cause}"));
-                    self.taken();
-                    if let Some(held) = self.custody.held().get(&token) {
-                        let want = held.want.clone();
+                    let want = self
+                        .custody
+                        .held()
+                        .get(&token)
+                        .map(|held| held.want.clone());
+                    self.taken(want.as_ref().map(|want| want.kind));
+                    if let Some(want) = want {
                         self.avoid(&want, now);
                     }
                     let until = Some(deadline);
@@ -52,11 +56,15 @@ impl Broker {
                     cause,
                 } => {
                     say(effects, false, format!("{token} is gone: {cause}"));
+                    // One that runs on without its node is held still.
+                    let held = self.custody.held().get(&token);
+                    let kind = taken.as_ref().or(held.map(|held| &held.want));
+                    let kind = kind.map(|want| want.kind);
                     if let Some(want) = taken {
                         self.avoid(&want, now);
                     }
                     if served && !self.emptying.contains(&token) {
-                        self.taken();
+                        self.taken(kind);
                     }
                     self.emptying.end(&token);
                     self.changed();
@@ -93,9 +101,9 @@ impl Broker {
         until.is_some_and(|until| now.steady < *until)
     }
 
-    /// A machine is taken: the stretch hears of the loss.
-    pub(super) fn taken(&mut self) {
-        if let Some(stretch) = &mut self.stretch {
+    /// A machine is taken: the stretch hears of the loss of one on spot.
+    pub(super) fn taken(&mut self, kind: Option<Kind>) {
+        if let Some(stretch) = self.stretch.as_mut().filter(|_| kind == Some(Kind::Spot)) {
             stretch.taken();
         }
         self.changed();

@@ -5,7 +5,6 @@ use shared::units::{MicroUsd, Micros};
 use super::Broker;
 use super::kept::Price;
 use super::purse::Cost;
-use super::told::JobTold;
 use crate::market::{Pool, Slot};
 use crate::now::Now;
 use crate::policy::tenant::Rules;
@@ -13,16 +12,6 @@ use crate::problem::offer::{Held, Offer, slot_price};
 use crate::provider::{Kind, Sighting};
 
 impl Broker {
-    /// What all tenants and jobs at work allow.
-    pub(super) fn rules(&self) -> Rules {
-        let live = || self.jobs.iter().filter(|job| JobTold::is_live(job));
-        let mut rules = self.terms.rules_of(live().map(|job| job.tenant.as_str()));
-        let zones = live().map(|job| &job.zones);
-        let named = zones.filter(|zones| !zones.is_empty());
-        rules.within.extend(named.cloned());
-        rules
-    }
-
     /// The pools were looked at.
     pub(super) fn sighted(&mut self, sightings: Vec<Sighting>, now: Now) {
         if sightings.is_empty() {
@@ -30,6 +19,7 @@ impl Broker {
         }
         self.sightings = sightings;
         self.note_prices();
+        self.place();
         let rules = self.rules();
         let slot = self.joined(&rules, |one, kind| match kind {
             Kind::Spot => Some(one.spot_available.unwrap_or(0)),
@@ -84,9 +74,17 @@ impl Broker {
         price.unwrap_or(self.terms.on_demand_price)
     }
 
-    /// What can be had now: what was refused just now is not asked for again, and machines at risk are not counted on (BR-3).
+    /// What can be had now: what was refused just now is not asked for again, and machines at risk are not counted on (BR-3). Of a pool
+    /// that took spot away just now no more is offered than stands there, where another comes first (BR-7): its price would be that of
+    /// machines that are not asked for. On demand the others cost no more, so all is offered.
     pub(super) fn offer(&self, rules: &Rules, now: Now) -> Offer {
         let held = self.standing();
+        let steady = self.steady(Kind::Spot, now);
+        let others = steady.iter().any(|one| one.spot_available.is_some());
+        let is_left = |kind: Kind, pool: &Pool| {
+            let behind = others && kind == Kind::Spot;
+            self.is_refused(kind, pool, now) || behind && self.is_avoided(kind, pool, now)
+        };
         let slot = self.joined(rules, |one, kind| {
             let own = self.standing_in(&one.pool);
             let (there, own) = match kind {
@@ -97,7 +95,7 @@ impl Broker {
                 }
                 Kind::OnDemand => (one.on_demand_available, own.on_demand),
             };
-            match self.is_refused(kind, &one.pool, now) {
+            match is_left(kind, &one.pool) {
                 true => Some(there.unwrap_or(u32::MAX).min(own)),
                 false => there,
             }
@@ -109,13 +107,58 @@ impl Broker {
         offer
     }
 
+    /// Pools that have one more machine of a kind than stand there.
+    pub(super) fn free(&self, kind: Kind, now: Now) -> Vec<&Sighting> {
+        let rules = &self.rules();
+        let free = |one: &&Sighting| {
+            let own = self.standing_in(&one.pool);
+            let more = match kind {
+                // What was not looked at is tried.
+                Kind::Spot => one.spot_available.is_none_or(|there| own.spot < there),
+                Kind::OnDemand => {
+                    let there = one.on_demand_available;
+                    there.is_none_or(|there| own.on_demand < there)
+                }
+            };
+            let fits = kind == Kind::OnDemand || rules.allows_spot(self.spot_price(one));
+            more && fits && rules.allows(&one.pool) && !self.is_refused(kind, &one.pool, now)
+        };
+        self.sightings.iter().filter(free).collect()
+    }
+
+    /// Those of them that took none away not long ago and cost no more than a machine on demand does anywhere: they are asked before
+    /// the others (BR-7).
+    pub(super) fn steady(&self, kind: Kind, now: Now) -> Vec<&Sighting> {
+        let most = self.history.latest().map(|slot| slot.on_demand_price);
+        let most = most.unwrap_or(self.terms.on_demand_price);
+        let steady = |one: &&Sighting| {
+            let price = match kind {
+                Kind::Spot => self.spot_price(one),
+                Kind::OnDemand => one.on_demand_price.unwrap_or(self.terms.on_demand_price),
+            };
+            price <= most && !self.is_avoided(kind, &one.pool, now)
+        };
+        self.free(kind, now).into_iter().filter(steady).collect()
+    }
+
+    /// The pool that is asked next: the cheapest of those that come first.
+    pub(super) fn next(&self, kind: Kind, now: Now) -> Option<&Sighting> {
+        let price = |one: &&Sighting| match kind {
+            Kind::Spot => one.spot_price,
+            Kind::OnDemand => one.on_demand_price,
+        };
+        let cheapest = |one: &&Sighting| (price(one), one.pool.clone());
+        let first = self.steady(kind, now).into_iter().min_by_key(cheapest);
+        first.or_else(|| self.free(kind, now).into_iter().min_by_key(cheapest))
+    }
+
     /// Whether a pool refused a kind not long ago.
     pub(super) fn is_refused(&self, kind: Kind, pool: &Pool, now: Now) -> bool {
         let until = self.refused.get(&(kind, pool.clone()));
         until.is_some_and(|until| now.steady < *until)
     }
 
-    /// Machines that count, by kind.
+    /// Machines that count, by kind: where they may be (BR-9).
     pub(super) fn standing(&self) -> Held {
         self.counted_by(|_| true)
     }
@@ -128,7 +171,8 @@ impl Broker {
     fn counted_by(&self, of: impl Fn(&Pool) -> bool) -> Held {
         let mut held = Held::default();
         for one in self.custody.standing() {
-            if self.emptying.contains(&one.want.token) || !of(&one.want.pool) {
+            let pool = &one.want.pool;
+            if self.emptying.contains(&one.want.token) || !of(pool) || !self.is_allowed(pool) {
                 continue;
             }
             match one.want.kind {
@@ -202,13 +246,28 @@ impl Broker {
         self.purse.pay(machines.into_iter(), time);
     }
 
-    /// What machines cost for so long.
-    pub(super) fn cost(&self, held: Held, time: Micros) -> MicroUsd {
+    /// What machines cost for so long: those that stand what their pools do, the dearest first, and what is missing what the pool does
+    /// that is asked next.
+    pub(super) fn cost(&self, held: Held, time: Micros, now: Now) -> MicroUsd {
         let Some(slot) = self.history.latest() else {
             return MicroUsd(0);
         };
-        let of = |count: u32, hourly| u64::from(count).saturating_mul(slot_price(hourly, time).0);
-        let spot = of(held.spot, slot.spot_price);
-        MicroUsd(spot.saturating_add(of(held.on_demand, slot.on_demand_price)))
+        let of = |kind: Kind, count: u32, usual: MicroUsd| {
+            let standing = self.custody.standing().filter(|one| {
+                let counts = !self.emptying.contains(&one.want.token);
+                one.want.kind == kind && counts && self.is_allowed(&one.want.pool)
+            });
+            let prices = standing.map(|one| self.price_of(&one.want.pool, kind));
+            let mut prices: Vec<MicroUsd> = prices.collect();
+            prices.sort_unstable_by(|a, b| b.cmp(a));
+            let next = self.next(kind, now);
+            let next = next.map_or(usual, |one| self.price_of(&one.pool, kind));
+            prices.resize(count as usize, next);
+            let each = prices.into_iter().map(|hourly| slot_price(hourly, time).0);
+            each.fold(0, u64::saturating_add)
+        };
+        let spot = of(Kind::Spot, held.spot, slot.spot_price);
+        let on_demand = of(Kind::OnDemand, held.on_demand, slot.on_demand_price);
+        MicroUsd(spot.saturating_add(on_demand))
     }
 }

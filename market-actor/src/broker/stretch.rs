@@ -65,7 +65,7 @@ impl Stretch {
         number
     }
 
-    /// A machine was taken.
+    /// A spot machine was taken.
     pub(super) fn taken(&mut self) {
         if let Some(last) = self.losses.last_mut() {
             *last += 1;

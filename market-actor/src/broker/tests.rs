@@ -2,8 +2,9 @@
 
 mod machines;
 mod money;
+mod places;
 mod plans;
 mod pools;
 mod restarts;
-mod thoughts;
+pub(crate) mod thoughts;
 mod world;

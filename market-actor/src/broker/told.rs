@@ -72,12 +72,15 @@ pub enum Unasked {
     NoRate,
     /// Nowhere to be.
     #[error(
-        "no pool is where all tenants at work may be; there are {}: change market.rules, or market.zones of jobs",
+        "no pool is where all jobs at work may be ({asked}); there are {}: change market.rules, or cancel them and submit them with other \
+         market.zones",
         known.join(", ")
     )]
     NoPool {
-        /// Regions of the pools that there are.
+        /// Regions and zones of the pools that there are.
         known: Vec<String>,
+        /// Jobs that say where they may be, and where.
+        asked: String,
     },
     /// The work is no problem that can be.
     #[error("the work cannot be planned for, so what stands stays: {0}")]

@@ -25,6 +25,8 @@ pub enum Event {
     },
     /// The coordinator does not answer: nothing is asked for until it does, or given up but beyond the budget or the grace (BR-4).
     Unheard,
+    /// What the coordinator was to be told did not come to it: it is told again.
+    Untold,
     /// Of a machine.
     Machine(custody::Event),
     /// A question was answered.

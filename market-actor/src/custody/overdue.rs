@@ -19,11 +19,16 @@ pub(super) struct Stray {
 impl Custody {
     pub(super) fn tick(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let bounds = self.bounds;
+        // While the coordinator is not heard no time passes for what waits for it.
+        let heard = match self.silent {
+            true => self.heard,
+            false => now.steady,
+        };
         let late: Vec<(NodeName, &str)> = self
             .held
             .iter()
             .filter_map(|(token, held)| match held.stage {
-                Stage::Booting { since } if now.steady.since(since) >= bounds.boot => {
+                Stage::Booting { since } if heard.since(since) >= bounds.boot => {
                     Some((token.clone(), "its node never joined"))
                 }
                 // A machine that outlives its notice still costs.

@@ -156,6 +156,51 @@ fn cu_2_a_machine_that_never_joins_is_released_until_it_is_gone() {
 }
 
 #[test]
+fn cu_2_and_cu_5_time_in_which_the_coordinator_is_heard_adds_up() {
+    // A request to the coordinator is lost every 20 s, for 2 s each.
+    let silent = |second: u64| second % 20 < 2;
+    let look = |custody: &mut Custody, second: u64, nodes: &BTreeSet<NodeName>| {
+        if silent(second) {
+            custody.unheard(at(second * S));
+            return Vec::new();
+        }
+        let mut effects = custody.step(Event::Joined(nodes.clone()), at(second * S));
+        effects.extend(custody.step(Event::Tick, at(second * S)));
+        effects
+    };
+    let released = |effects: &[Effect]| {
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Release { .. }))
+    };
+    let (nobody, both) = (BTreeSet::new(), BTreeSet::from([name("a")]));
+    let mut boots = fresh();
+    boots.step(Event::Acquire(want("a")), at(0));
+    answered(&mut boots, "a", "i-1", 1);
+    let end = (2..200).find(|second| released(&look(&mut boots, *second, &nobody)));
+    // 60 s, and three silences from a look to the next.
+    assert!(end.is_some_and(|end| (65..=75).contains(&end)), "{end:?}");
+    let mut gone = fresh();
+    gone.step(Event::Acquire(want("a")), at(0));
+    answered(&mut gone, "a", "i-1", 1);
+    look(&mut gone, 2, &both);
+    let end = (3..200).find(|second| released(&look(&mut gone, *second, &nobody)));
+    assert!(end.is_some_and(|end| (65..=78).contains(&end)), "{end:?}");
+    // In one long silence nothing ends.
+    let mut long = fresh();
+    long.step(Event::Acquire(want("a")), at(0));
+    answered(&mut long, "a", "i-1", 1);
+    long.step(Event::Joined(nobody.clone()), at(30 * S));
+    long.unheard(at(31 * S));
+    for second in 32..300 {
+        assert_eq!(long.step(Event::Tick, at(second * S)), []);
+    }
+    assert_eq!(long.step(Event::Joined(nobody), at(300 * S)), []);
+    assert_eq!(long.step(Event::Tick, at(330 * S)), []);
+    assert!(released(&long.step(Event::Tick, at(331 * S))));
+}
+
+#[test]
 fn cu_3_a_second_machine_of_a_token_and_one_of_nobody_are_released_once_a_while() {
     let mut custody = fresh();
     custody.step(Event::Acquire(want("a")), at(0));

@@ -136,6 +136,11 @@ impl Survey<'_> {
     /// Decides site and machines for the first slot, exactly on the grid; nothing when there is no site or no slot.
     #[must_use]
     pub fn choose(&self) -> Option<Choice> {
+        self.choose_of(|_| true)
+    }
+
+    /// The same of where the job is and those other places that `may` says.
+    pub fn choose_of(&self, may: impl Fn(Place) -> bool) -> Option<Choice> {
         let slots = self.sites.iter().map(|site| site.offers.len()).min()?;
         let left = self.problem.soft_deadline.saturating_sub(self.elapsed);
         let slots = slots.min(left as usize);
@@ -165,8 +170,9 @@ impl Survey<'_> {
             .map(|stay| stay.expected);
         let worth =
             |choice: &Choice| choice.expected - if stays(choice) { 0.0 } else { self.hysteresis };
-        let mut found = options[0];
-        for option in &options[1..] {
+        let mut open = options.iter().filter(|one| stays(one) || may(one.place));
+        let mut found = *open.next()?;
+        for option in open {
             if worth(option) > worth(&found) {
                 found = *option;
             }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use shared::ids::JobId;
 use shared::job::{JobSpec, MarketSpec};
-use shared::life::{Reason, ReasonClass};
+use shared::life::{JobState, Reason, ReasonClass};
 use shared::wire::market::{Ground, MarketTold, Money};
 use shared::wire::request::{Refusal, RefusalCode, Reply, Submission};
 
@@ -63,12 +63,31 @@ impl Coordinator {
         if let Some(ground) = &self.market.ground {
             let zones = floor::zones(ground, &asks.zones);
             let offers = zones.map_err(|why| refusal(why.to_string()))?;
+            if !asks.zones.is_empty() {
+                let beside = floor::beside(ground, &asks.zones, &self.placed());
+                beside.map_err(|why| Refusal {
+                    code: RefusalCode::Conflict,
+                    message: why.to_string(),
+                })?;
+            }
             least = floor::slot(ground, &offers).unwrap_or(least);
         }
         match asks.refusal(self.now.wall, least) {
             Some(message) => Err(refusal(message)),
             None => Ok(()),
         }
+    }
+
+    /// Jobs that work or wait for it and say where they may be, by name, with their zones.
+    fn placed(&self) -> Vec<(String, Vec<String>)> {
+        let jobs = self.book.ledger.jobs();
+        let live = jobs.filter(|job| !job.state.is_final() && job.state != JobState::Paused);
+        let placed = live.filter_map(|job| {
+            let spec: JobSpec = serde_json::from_str(&job.spec).ok()?;
+            let zones = spec.market?.zones;
+            (!zones.is_empty()).then(|| (job.name.to_string(), zones))
+        });
+        placed.collect()
     }
 
     /// Why a job whose rows are known now cannot be done as its owner asks.

@@ -143,3 +143,16 @@ fn tolls_are_those_of_the_border_that_is_crossed() {
         assert_eq!(tolls.between(&from, &to).egress, MicroUsd(egress));
     }
 }
+
+#[test]
+fn who_knows_the_future_is_not_held_back_by_hysteresis() {
+    let mut shy = journey(tolls(0.8, 0));
+    shy.hysteresis = MicroUsd(50_000_000);
+    let moved = |source| {
+        trips(&shy, &roams(source))
+            .iter()
+            .any(|trip| trip.moves > 0)
+    };
+    assert!(moved(Source::Perfect));
+    assert!(!moved(Source::Persistence));
+}

@@ -160,3 +160,36 @@ fn a_machine_that_leaves_by_itself_is_replaced_at_once() {
         "it is given back when it is empty"
     );
 }
+
+#[test]
+fn only_spot_machines_that_are_taken_are_losses_of_spot() {
+    let losses = |world: &World| {
+        let stretch = world.broker.stretch.as_ref().expect("there is work");
+        stretch.losses.iter().sum::<u32>()
+    };
+    let mut urgent = terms();
+    urgent.deadline = Micros(60 * 60 * S);
+    urgent.choice = fixed(crate::policy::Policy::Uniform { mixed: true });
+    let mut world = World::new(urgent, 0);
+    world.rate = 100;
+    world.jobs[0].total_steps = 100_000;
+    world.pass(150);
+    let (id, token) = world.first(Kind::OnDemand);
+    world.draining.insert(token);
+    world.pass(30);
+    assert!(!world.machines.contains_key(&id));
+    let (id, _) = world.first(Kind::OnDemand);
+    world.machines.remove(&id);
+    world.pass(60);
+    assert_eq!(
+        losses(&world),
+        0,
+        "an operator's drain, and a machine on demand"
+    );
+    world.spot = 3;
+    world.pass(300);
+    let (id, _) = world.first(Kind::Spot);
+    world.signal(&id, Certainty::Notice);
+    world.pass(2);
+    assert_eq!(losses(&world), 1);
+}

@@ -42,6 +42,13 @@ fn the_coordinator_is_told_what_is_offered_and_owed_and_only_what_changed() {
     let again = told(&world);
     assert_eq!(again.len(), 1, "{again:?}");
     assert!(again[0].ground.is_some() && again[0].bills[0].0 == job);
+    // Or it refused to hear it.
+    world.done.clear();
+    world.pass(2);
+    assert_eq!(told(&world), []);
+    world.take(Event::Untold);
+    world.pass(1);
+    assert_eq!(told(&world).first(), again.first());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Pools that take machines away. BR-7
 
+use super::super::told::Decided;
 use super::super::*;
 use super::world::*;
 use crate::provider::{Certainty, Machine, MachineState, Signal, Want};
@@ -12,6 +13,7 @@ struct Pools {
     /// All that was asked for.
     asked: Vec<Want>,
     shown: Vec<Sighting>,
+    decided: Option<Decided>,
 }
 
 impl Pools {
@@ -25,6 +27,7 @@ impl Pools {
                 .iter()
                 .map(|(zone, price)| sighting(zone, *price, 1))
                 .collect(),
+            decided: None,
         };
         own.pass(2);
         own
@@ -33,8 +36,13 @@ impl Pools {
     fn take(&mut self, event: Event) {
         let now = Now::both(Micros(self.now * S));
         for effect in self.broker.step(event, now) {
-            let Effect::Acquire(want) = effect else {
-                continue;
+            let want = match effect {
+                Effect::Acquire(want) => want,
+                Effect::Decided(decided) => {
+                    self.decided = Some(*decided);
+                    continue;
+                }
+                _ => continue,
             };
             let token = want.token.clone();
             let answer = Ok(machine(&want));
@@ -90,6 +98,11 @@ impl Pools {
             self.take(Event::Cluster { nodes, jobs });
             self.take(Event::Machine(custody::Event::Listed(Vec::new())));
         }
+    }
+
+    /// What was decided last.
+    fn decided(&self) -> &Decided {
+        self.decided.as_ref().expect("something was decided")
     }
 
     /// Zones in which machines were asked for, in turn.
@@ -161,4 +174,61 @@ fn br_7_without_another_that_is_worth_it_the_same_pool_is_asked() {
     full.pass(1);
     full.notice();
     assert_eq!(full.zones(), ["a", "a"]);
+}
+
+#[test]
+fn br_7_what_is_offered_and_what_budgets_reckon_with_is_what_would_be_asked_for() {
+    let mut pools = Pools::new(&[("a", 200_000), ("b", 900_000)]);
+    let hour = Micros(3600 * S);
+    let one = crate::problem::offer::Held {
+        spot: 1,
+        on_demand: 0,
+    };
+    let cost = |pools: &Pools| {
+        let now = Now::both(Micros(pools.now * S));
+        let two = crate::problem::offer::Held { spot: 2, ..one };
+        let next = pools.broker.cost(two, hour, now);
+        assert_eq!(next, MicroUsd(1_100_000), "one of each");
+        pools.broker.cost(one, hour, now)
+    };
+    // Of a slot of a minute, told in thousandths of a dollar an hour.
+    let offered = |pools: &Pools| (pools.decided().offer.spot_price * 0.06).round() as u64;
+    assert_eq!((offered(&pools), cost(&pools)), (200, MicroUsd(200_000)));
+    pools.vanish();
+    assert_eq!(pools.zones(), ["a", "b"]);
+    assert_eq!((offered(&pools), cost(&pools)), (900, MicroUsd(900_000)));
+    assert_eq!(pools.decided().offer.spot_available, 1);
+    pools.vanish();
+    // Both took one: the cheapest again.
+    assert_eq!(pools.zones(), ["a", "b", "a"]);
+    assert_eq!((offered(&pools), cost(&pools)), (200, MicroUsd(200_000)));
+}
+
+#[test]
+fn br_7_no_other_pool_is_asked_above_the_least_price_on_demand() {
+    // Its own machines on demand are dearer still.
+    let mut dear = Pools::new(&[("a", 200_000), ("b", 3_000_000)]);
+    dear.shown[1].on_demand_price = Some(MicroUsd(10_000_000));
+    dear.pass(1);
+    dear.vanish();
+    assert_eq!(dear.zones(), ["a", "a"]);
+    // So it is on demand.
+    let mut pools = Pools::new(&[("a", 200_000), ("b", 300_000)]);
+    pools.shown[1].on_demand_price = Some(MicroUsd(10_000_000));
+    pools.pass(1);
+    let now = Now::both(Micros(pools.now * S));
+    let pool = pools.shown[0].pool.clone();
+    let token = NodeName::new("n").expect("a plain word is a name");
+    let kind = Kind::OnDemand;
+    pools.broker.avoid(&Want { token, pool, kind }, now);
+    let next = |pools: &Pools| {
+        pools
+            .broker
+            .next(kind, now)
+            .map(|one| one.pool.zone.clone())
+    };
+    assert_eq!(next(&pools).as_deref(), Some("a"));
+    pools.shown[1].on_demand_price = Some(MicroUsd(1_000_000));
+    pools.pass(1);
+    assert_eq!(next(&pools).as_deref(), Some("b"));
 }

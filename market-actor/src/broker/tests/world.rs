@@ -104,6 +104,10 @@ pub(super) struct World {
     pub(super) slow: bool,
     /// Where all machines are.
     pub(super) zone: String,
+    /// Other pools that are shown.
+    pub(super) others: Vec<Sighting>,
+    /// Zones whose machines do not join.
+    pub(super) unheeded: BTreeSet<String>,
     /// Nodes whose risk the coordinator knows.
     pub(super) risky: BTreeSet<NodeName>,
     /// Whether what is asked of the coordinator is lost.
@@ -121,6 +125,8 @@ impl World {
             draining: BTreeSet::new(),
             risky: BTreeSet::new(),
             zone: "z".into(),
+            others: Vec::new(),
+            unheeded: BTreeSet::new(),
             jobs: vec![job(1)],
             deaf: false,
             slow: false,
@@ -136,8 +142,13 @@ impl World {
             for effect in queue {
                 match &effect {
                     Effect::Acquire(want) => {
-                        let spots = self.machines.values().filter(|own| own.kind == Kind::Spot);
-                        let full = want.kind == Kind::Spot && spots.count() as u32 >= self.spot;
+                        let spots = self.machines.values().filter(|own| {
+                            own.kind == Kind::Spot && own.pool.zone == want.pool.zone
+                        });
+                        let others = self.others.iter().filter(|one| one.pool == want.pool);
+                        let there = others.filter_map(|one| one.spot_available).next();
+                        let there = there.unwrap_or(self.spot);
+                        let full = want.kind == Kind::Spot && spots.count() as u32 >= there;
                         let id = format!("i-{}", want.token);
                         let answer = if full {
                             Err(ProviderError::NoCapacity {
@@ -200,7 +211,7 @@ impl World {
                 job.tokens += tokens / live;
                 job.step = job.tokens / 10;
             }
-            self.take(Event::Sighted(vec![Sighting {
+            let mut shown = vec![Sighting {
                 pool: Pool {
                     provider: "test".into(),
                     region: String::new(),
@@ -211,8 +222,12 @@ impl World {
                 spot_available: Some(self.spot),
                 on_demand_price: Some(MicroUsd(1_000_000)),
                 on_demand_available: self.on_demand,
-            }]));
-            let nodes = self.machines.values().map(|want| NodeTold {
+            }];
+            shown.extend(self.others.iter().cloned());
+            self.take(Event::Sighted(shown));
+            let joined = self.machines.values();
+            let joined = joined.filter(|want| !self.unheeded.contains(&want.pool.zone));
+            let nodes = joined.map(|want| NodeTold {
                 name: want.token.clone(),
                 alive: true,
                 draining: self.draining.contains(&want.token),

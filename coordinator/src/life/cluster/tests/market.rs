@@ -1,9 +1,10 @@
 //! What a market tells: who is admitted, and what jobs owe.
 
+use shared::ids::JobName;
 use shared::life::{JobState, ReasonClass};
 use shared::units::{MicroUsd, Micros};
 use shared::wire::market::{Ground, MarketTold, Money, Offered, Place};
-use shared::wire::request::{RefusalCode, Reply, Request};
+use shared::wire::request::{JobRef, RefusalCode, Reply, Request};
 
 use super::desk::{Desk, submission};
 use super::losses::{at_work, view};
@@ -73,6 +74,31 @@ fn a_zone_that_is_none_is_refused_with_those_that_are() {
     ] {
         assert!(known(&submit(&mut desk, name, zones)));
     }
+}
+
+#[test]
+fn a_job_that_leaves_no_place_beside_those_at_work_is_refused_until_they_are_done() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    let mut both = ground();
+    both.offers.push(both.offers[0].clone());
+    both.offers[1].place.zone = "east-b".into();
+    let ground = Some(both);
+    let bills = Vec::new();
+    tell(&mut desk, MarketTold { ground, bills });
+    let known = |reply: &Reply| matches!(reply, Reply::Job(_));
+    let first = submit(&mut desk, "first", r#"{"zones":["east-a"]}"#);
+    assert!(known(&first));
+    let Reply::Refused(refusal) = submit(&mut desk, "last", r#"{"zones":["east-b"]}"#) else {
+        panic!("no machine is in both");
+    };
+    assert_eq!(refusal.code, RefusalCode::Conflict);
+    assert!(refusal.message.contains("first in east-a"), "{refusal}");
+    // Those without zones, and with some in common, are taken.
+    assert!(known(&submit(&mut desk, "any", "{}")));
+    assert!(known(&submit(&mut desk, "east", r#"{"zones":["east"]}"#)));
+    let first = JobRef::Name(JobName::new("first").expect("a plain word is a name"));
+    assert!(known(&desk.ask(Request::Cancel(first))));
+    assert!(known(&submit(&mut desk, "last", r#"{"zones":["east-b"]}"#)));
 }
 
 #[test]
