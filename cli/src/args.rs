@@ -31,7 +31,8 @@ pub(crate) use local::{
 };
 pub(crate) use market::{
     BacktestArgs, BillArgs, ExplainArgs, ForecastArgs, MarketActorArgs, MarketCommand, MomentArgs,
-    OrphansArgs, ShapeArgs, ShowMarketArgs, TogetherArgs, TraceArgs as MarketTraceArgs, WhatifArgs,
+    OrphansArgs, POLICIES, ShapeArgs, ShowMarketArgs, TogetherArgs, TraceArgs as MarketTraceArgs,
+    WhatifArgs,
 };
 pub(crate) use model::{InspectArgs, ModelCommand, PullArgs, TinyArgs, TinyFamily};
 pub(crate) use plan::{

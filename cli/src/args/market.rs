@@ -183,7 +183,7 @@ pub(crate) struct BacktestArgs {
         long,
         value_name = "NAME,...",
         value_delimiter = ',',
-        default_value = "on-demand,maximal,uniform,mixed,buy-ahead,ross,horizon,chain,expectation,selection"
+        default_value = POLICIES
     )]
     pub(crate) policy: Vec<String>,
     /// What policies that plan are told of the slots to come
@@ -207,10 +207,15 @@ pub(crate) struct BacktestArgs {
     pub(crate) plot: Option<PathBuf>,
 }
 
+/// Who plays where nobody is named.
+pub(crate) const POLICIES: &str =
+    "on-demand,maximal,uniform,mixed,buy-ahead,ross,horizon,chain,expectation,selection";
+
 /// Several traces as the places of one job.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TogetherArgs {
-    /// Takes all traces as places of one job, which may move from one to another: who moves is compared with who stays
+    /// Takes all traces as places of one job, which may move from one to another: who moves is compared with who stays, by all
+    /// policies but selection
     #[arg(long, conflicts_with = "plot")]
     pub(crate) together: bool,
     /// Share of the slot of a move that computes

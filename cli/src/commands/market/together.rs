@@ -5,17 +5,18 @@ use std::fmt::Write as _;
 use market_actor::backtest::cell::{self, Shape};
 use market_actor::backtest::sites::{Journey, Roamer, Row, Tolls, trips};
 use market_actor::backtest::table;
+use market_actor::feed::instant_text;
 use market_actor::market::Market;
 use market_actor::policy::Safety;
 use market_actor::policy::pools::egress;
 use market_actor::select::pool::{Member, Source};
 use market_actor::select::word;
 use serde::Serialize;
-use shared::units::MicroUsd;
+use shared::units::{MicroUsd, Micros};
 
-use super::players::players;
+use super::players::{SELECTION, players};
 use super::say_assumed;
-use crate::args::{BacktestArgs, TogetherArgs};
+use crate::args::{BacktestArgs, POLICIES, TogetherArgs};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::markets::source::Recorded;
 use crate::markets::threads::parallel;
@@ -49,6 +50,12 @@ pub(super) fn run(
     threads: usize,
     output: &Output,
 ) -> Result<Exit, Failure> {
+    // Who is not named is left out.
+    let named = args.policy.join(",") != POLICIES;
+    if named && args.policy.iter().any(|name| name == SELECTION) {
+        let message = "--together learns no policy: name those that are to play, as in --policy horizon,uniform, without selection";
+        return Err(Failure::new(Exit::Usage, message));
+    }
     let tolls = tolls(&args.together)?;
     let markets = aligned(all)?;
     for recorded in all {
@@ -125,10 +132,30 @@ fn aligned(all: &[Recorded]) -> Result<Vec<Market>, Failure> {
         }
     }
     let shortest = markets.iter().map(|market| market.slots.len()).min();
+    if shortest.unwrap_or_default() == 0 {
+        let spans = all.iter().map(span).collect::<Vec<_>>().join("; ");
+        let message =
+            format!("the traces have no slot in common: {spans}. Give traces of the same time");
+        return Err(Failure::new(Exit::BadInput, message));
+    }
     for market in &mut markets {
         market.slots.truncate(shortest.unwrap_or_default());
     }
     Ok(markets)
+}
+
+/// When a trace begins and ends, as it names itself.
+fn span(one: &Recorded) -> String {
+    let Market {
+        start, slot, slots, ..
+    } = &one.market;
+    let count = slots.len();
+    if !one.dated {
+        return format!("{} has {count} slots", one.name);
+    }
+    let length = Micros(slot.0.saturating_mul(count as u64));
+    let (from, to) = (instant_text(*start), instant_text(start.plus(length)));
+    format!("{} is of {from} to {to}", one.name)
 }
 
 fn journey(
@@ -262,7 +289,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use market_actor::market::{Pool, Slot};
-    use shared::units::Micros;
 
     use super::*;
 
@@ -306,6 +332,15 @@ mod tests {
         let dated = [recorded("a", 0, 9, true), recorded("b", 4, 7, true)];
         assert_eq!(length(&dated), [5, 5]);
         assert!(aligned(&undated[..1]).is_err());
+        // Of different times, and one slot less than that.
+        let apart = [recorded("a", 0, 4, true), recorded("b", 4, 7, true)];
+        let told = aligned(&apart).unwrap_err().error.to_string();
+        assert!(
+            told.contains("no slot in common: a is of 1970-01-01"),
+            "{told}"
+        );
+        let near = [recorded("a", 0, 5, true), recorded("b", 4, 7, true)];
+        assert_eq!(length(&near), [1, 1]);
         let twice = [recorded("a", 0, 9, true), recorded("a", 0, 9, true)];
         assert!(aligned(&twice).is_err());
     }

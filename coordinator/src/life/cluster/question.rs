@@ -46,6 +46,12 @@ impl Answer {
     pub fn number(&self) -> u64 {
         self.number
     }
+
+    /// How the jobs of a replica are to train together; nothing where it was not asked about, or they train as the first stage sees fit.
+    #[must_use]
+    pub fn of(&self, replica: u32) -> Option<&Arrangement> {
+        self.arrangements.get(&replica)?.as_ref()
+    }
 }
 
 impl Question {
