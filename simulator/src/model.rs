@@ -55,6 +55,9 @@ pub(crate) fn inputs(job: JobId) -> Inputs {
     }
 }
 
+/// Most rows of a pass.
+pub(crate) const TOKENS_PER_PASS: u64 = 64;
+
 /// A planner without profiles: nobody waits for anything but memory, of which there is enough for all.
 fn admission() -> Admission {
     Admission {
@@ -64,7 +67,7 @@ fn admission() -> Admission {
         max_added_latency: Micros(0),
         patience: Micros::of_millis(60_000),
         tenants: BTreeMap::new(),
-        tokens_per_pass: 64,
+        tokens_per_pass: TOKENS_PER_PASS,
         levels: Levels::default(),
         saturation: Saturation::NO_LOSS,
     }

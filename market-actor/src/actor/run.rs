@@ -84,7 +84,7 @@ pub fn run(
     let parts = [
         (
             "plans and learns",
-            network.spawn(thinking::run(questions, actor.clone())),
+            network.spawn(thinking::run(questions, actor.clone().recipient())),
         ),
         (
             "calls the provider",

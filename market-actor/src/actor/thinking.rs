@@ -1,11 +1,10 @@
 //! Has questions answered on a thread of their own, one after the other: the actor hears of machines meanwhile.
 
-use actix::Addr;
+use actix::Recipient;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use super::error::RunError;
-use super::market::MarketActor;
 use super::messages::Heard;
 use crate::broker::Event;
 use crate::broker::thought::Question;
@@ -21,7 +20,7 @@ pub(super) fn hand(to: &mpsc::Sender<Question>, question: Question) -> Result<()
 }
 
 /// Works until nobody asks or listens, or an answer panics.
-pub(super) async fn run(mut questions: mpsc::Receiver<Question>, actor: Addr<MarketActor>) {
+pub(super) async fn run(mut questions: mpsc::Receiver<Question>, actor: Recipient<Heard>) {
     while let Some(question) = questions.recv().await {
         let Ok(answer) = spawn_blocking(move || question.answer()).await else {
             return;

@@ -198,6 +198,7 @@ fn br_7_what_is_offered_and_what_budgets_reckon_with_is_what_would_be_asked_for(
     assert_eq!(pools.zones(), ["a", "b"]);
     assert_eq!((offered(&pools), cost(&pools)), (900, MicroUsd(900_000)));
     assert_eq!(pools.decided().offer.spot_available, 1);
+    pools.pass(5);
     pools.vanish();
     // Both took one: the cheapest again.
     assert_eq!(pools.zones(), ["a", "b", "a"]);
