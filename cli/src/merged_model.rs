@@ -114,6 +114,13 @@ impl Merge<'_> {
             }
             Err(error) => error.downcast::<Unfit>()?,
         };
+        if let Unfit::Range { value, .. } = unfit
+            && !value.is_finite()
+        {
+            bail!(
+                "{unfit}: no format does, as adapter and model add up to it; train with a lower learning rate"
+            );
+        }
         if self.format != MergedFormat::Auto {
             bail!("{unfit}: --format f32 keeps it as it is");
         }

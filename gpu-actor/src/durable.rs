@@ -166,8 +166,8 @@ mod tests {
             synced
         };
         assert_eq!(synced(&deep), [root.path(), &a, &a.join("b")]);
-        assert_eq!(synced(&deep), [PathBuf::new(); 0]);
-        assert_eq!(synced(&deep.join("d")), [deep.clone()]);
+        assert!(synced(&deep).is_empty());
+        assert_eq!(synced(&deep.join("d")), std::slice::from_ref(&deep));
         let refused = make_folders_with(&a.join("other"), |_| {
             Err(std::io::ErrorKind::StorageFull.into())
         });

@@ -86,18 +86,18 @@ pub(crate) fn run(args: &CheckArgs, settings: &Settings, output: &Output) -> Res
 
 fn suggest(args: &CheckArgs, output: &Output) {
     let file = render::shell_word(&args.file.display().to_string());
-    match &args.model {
-        None => output.next(&[format!(
-            "spotmux data check {file} --model MODEL --show-mask 3"
-        )]),
-        Some(model) if args.show_mask.is_none() => {
-            let model = render::shell_word(model);
-            output.next(&[
-                format!("spotmux data check {file} --model {model} --show-mask 3"),
-                "spotmux train jobs.toml --check".into(),
-            ]);
-        }
-        Some(_) => output.next(&["spotmux train jobs.toml --check".into()]),
+    let Some(model) = &args.model else {
+        let mask = format!("spotmux data check {file} --model MODEL --show-mask 3");
+        output.next(&[mask]);
+        return;
+    };
+    let model = render::shell_word(model);
+    let mask = format!("spotmux data check {file} --model {model} --show-mask 3");
+    let train = format!("spotmux train jobs.toml --model {model} --check");
+    if args.show_mask.is_none() {
+        output.next(&[mask, train]);
+    } else {
+        output.next(&[train]);
     }
 }
 

@@ -117,10 +117,7 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
         job.place.probe()?;
     }
     if args.check {
-        output.next(&[format!(
-            "spotmux train {}",
-            render::shell_word(&args.jobs.display().to_string())
-        )]);
+        output.next(&[again(args)]);
         return Ok(Exit::Done);
     }
     if prepared.iter().all(|job| job.done) {
@@ -137,11 +134,29 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
         }
     };
     if exit == Exit::Interrupted {
-        let file = render::shell_word(&args.jobs.display().to_string());
-        output.next(&[format!("spotmux train {file}   # with the same options")]);
+        output.next(&[again(args)]);
     }
     conclude(&run, exit, &jobs, output)?;
     Ok(exit)
+}
+
+/// The command that trains what these arguments say.
+fn again(args: &TrainArgs) -> String {
+    let word = |text: &dyn std::fmt::Display| render::shell_word(&text.to_string());
+    let mut command = format!("spotmux train {}", word(&args.jobs.display()));
+    let mut add = |flag: &str, value: Option<String>| {
+        if let Some(value) = value {
+            command.push_str(&format!(" {flag} {value}"));
+        }
+    };
+    let output = args.output.as_ref();
+    add("--output", output.map(|folder| word(&folder.display())));
+    add("--model", args.model.as_ref().map(|model| word(model)));
+    add("--threads", args.threads.map(|n| n.to_string()));
+    add("--chunk-tokens", args.chunk_tokens.map(|n| n.to_string()));
+    add("--recompute", args.recompute.map(|layers| word(&layers)));
+    add("--products", args.products.map(|products| word(&products)));
+    command
 }
 
 fn nothing_left(jobs: usize) -> String {
@@ -314,4 +329,28 @@ fn conclude(run: &Run, exit: Exit, jobs: &Jobs, output: &Output) -> Result<(), F
         ]);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    #[test]
+    fn the_command_that_goes_on_has_every_option_that_was_given() {
+        for line in [
+            "spotmux train jobs.toml",
+            "spotmux train jobs.toml --output out --model tiny --threads 2 --chunk-tokens 64 --recompute all --products split",
+        ] {
+            let args = Args::try_parse_from(line.split(' ')).unwrap();
+            let Command::Train(args) = args.command else {
+                panic!("{line}")
+            };
+            assert_eq!(again(&args), line);
+        }
+    }
 }

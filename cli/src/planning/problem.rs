@@ -86,10 +86,10 @@ pub(crate) fn of(args: &ProblemArgs, session: &Session<'_>) -> Result<Problem, F
 
 /// Rows of a pass, by the file's engine or its default.
 fn tokens_per_pass(file: Option<&Jobs>) -> u64 {
-    let engine = file.map(|file| &file.file.engine);
-    engine.map_or(Options::default().tokens_per_pass, |engine| {
-        engine.tokens_per_pass as u64
-    })
+    match file {
+        Some(file) => file.file.engine.tokens_per_pass as u64,
+        None => Options::default().tokens_per_pass,
+    }
 }
 
 /// As it is asked, else as the file of the cluster says, where one is meant.

@@ -108,7 +108,8 @@ impl Run {
 
     /// What is known of its states.
     pub(super) fn proof(&self) -> Proof {
-        self.proof.unwrap_or(Proof::of_taken(self.progress.step))
+        self.proof
+            .unwrap_or_else(|| Proof::of_taken(self.progress.step))
     }
 
     pub(super) fn is_active(&self) -> bool {

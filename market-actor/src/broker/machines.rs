@@ -58,7 +58,7 @@ impl Broker {
                     say(effects, false, format!("{token} is gone: {cause}"));
                     // One that runs on without its node is held still.
                     let held = self.custody.held().get(&token);
-                    let kind = taken.as_ref().or(held.map(|held| &held.want));
+                    let kind = taken.as_ref().or_else(|| held.map(|held| &held.want));
                     let kind = kind.map(|want| want.kind);
                     if let Some(want) = taken {
                         self.avoid(&want, now);
