@@ -5,6 +5,7 @@
 //! | `market` | the actor: events to the broker, its effects performed |
 //! | `hands` | asks the provider on a thread of its own, each call within a bound |
 //! | `line` | asks the coordinator; keeps the certificate fresh |
+//! | `specifications` | what jobs are, each asked about once |
 //! | `thinking` | has a policy's plans and lessons worked out beside the actor |
 //! | [`journal`] | the record of machines, synced |
 //! | [`files`] | what survives a restart; what was decided |
@@ -20,6 +21,7 @@ mod messages;
 mod recording;
 mod run;
 mod settings;
+mod specifications;
 mod thinking;
 
 pub use error::RunError;

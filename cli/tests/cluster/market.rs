@@ -44,6 +44,9 @@ const LONG: &[Method] = &[
 /// A minute a value: one taken, two at once, all, and back.
 const TRACE: &str = "3, 3, 2, 3, 1, 3, 3, 0, 3, 2, 1, 3";
 
+/// Whose jobs they are: of a job the market knows what its specification says.
+const TENANT: &str = "team";
+
 /// What it took.
 struct Borne {
     reclaims: usize,
@@ -111,6 +114,9 @@ fn through(
     [notice, abrupt]: [u64; 2],
 ) -> Borne {
     let sandbox = Sandbox::of(methods);
+    let jobs = fs::read_to_string(sandbox.path().join("jobs.toml")).unwrap();
+    let own = format!("[[job]]\ntenant = \"{TENANT}\"\n");
+    sandbox.write("jobs.toml", &jobs.replace("[[job]]\n", &own));
     let wanted = sandbox.alone();
     let trace = format!("{{\"metadata\": {{\"gap_seconds\": 60}}, \"data\": [{TRACE}]}}");
     sandbox.write("trace.json", &trace);
@@ -200,6 +206,8 @@ fn bills_agree(cluster: &mut Cluster<'_>) {
             .filter_map(|bill| bill["spent"].as_u64())
             .sum()
     });
+    let owes = bill["tenants"][TENANT]["spent"].as_u64();
+    assert_eq!(owes, Some(paid), "all jobs are of one tenant");
     let whole = ["idle", "not_yet_charged"].map(|key| bill[key].as_u64().unwrap_or(0));
     assert_eq!(
         Some(paid + whole[0] + whole[1]),

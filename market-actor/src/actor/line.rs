@@ -4,22 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::Addr;
-use shared::job::{JobSpec, MarketSpec};
 use shared::net::client::{Client, ClientError};
 use shared::net::credential::Credential;
 use shared::net::endpoint::Endpoint;
 use shared::net::renew;
 use shared::wire::market::MarketTold;
 use shared::wire::request::{JobRef, RefusalCode, Reply, Request};
-use shared::wire::view::{JobView, NodeHealth, NodeView};
+use shared::wire::view::{NodeHealth, NodeView};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::market::MarketActor;
 use super::messages::{Ask, Heard};
 use super::settings::MarketSettings;
+use super::specifications::Specifications;
 use crate::broker::Event;
-use crate::broker::told::{JobTold, NodeTold};
+use crate::broker::told::NodeTold;
 
 /// Works until nobody listens.
 pub(super) async fn run(
@@ -31,6 +31,7 @@ pub(super) async fn run(
     let mut due = interval(settings.look);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut client: Option<Client> = None;
+    let mut specifications = Specifications::default();
     loop {
         let ask = tokio::select! {
             ask = asks.recv() => match ask {
@@ -44,9 +45,11 @@ pub(super) async fn run(
             Err(error) => Err(error),
             Ok(client) => match ask {
                 Some(ask) => within(patience, order(client, ask, &settings)).await,
-                None => within(patience, look(client, &endpoint, &settings))
-                    .await
-                    .map(Some),
+                // What was learned stays where it takes too long: the next look goes on from there.
+                None => {
+                    let looked = look(client, &endpoint, &settings, &mut specifications);
+                    within(patience, looked).await.map(Some)
+                }
             },
         };
         let event = match outcome {
@@ -93,6 +96,7 @@ async fn look(
     client: &Client,
     endpoint: &Endpoint,
     settings: &MarketSettings,
+    specifications: &mut Specifications,
 ) -> Result<Event, ClientError> {
     if let Ok(held) = Credential::load(&settings.credential)
         && renew::next_look(&held, (settings.clocks.wall)()).is_none()
@@ -110,9 +114,18 @@ async fn look(
         Reply::Jobs(jobs) => jobs,
         other => return Err(unfitting("Jobs", &other)),
     };
+    for job in specifications.missing(&jobs) {
+        match client.request(&Request::Job(JobRef::Id(job))).await {
+            Ok(Reply::Job(view)) => specifications.learn(&view),
+            Ok(other) => return Err(unfitting("Job", &other)),
+            // It was let go since: the next list is without it.
+            Err(ClientError::Refused(refusal)) if refusal.code == RefusalCode::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
     Ok(Event::Cluster {
         nodes: nodes.iter().map(node).collect(),
-        jobs: jobs.iter().map(job).collect(),
+        jobs: jobs.iter().map(|view| specifications.told(view)).collect(),
     })
 }
 
@@ -177,30 +190,5 @@ fn node(view: &NodeView) -> NodeTold {
         draining: view.health == NodeHealth::Draining,
         holds: view.holds.is_some(),
         at_risk: view.risk.is_some(),
-    }
-}
-
-fn job(view: &JobView) -> JobTold {
-    use shared::life::JobState;
-    // One that cannot be read asks for nothing: the coordinator accepted it, so it is of a later form.
-    let spec: Option<JobSpec> = serde_json::from_str(&view.spec).ok();
-    let asks = spec.as_ref().and_then(|spec| spec.market.as_ref());
-    JobTold {
-        id: view.id,
-        name: view.name.clone(),
-        tenant: spec
-            .as_ref()
-            .and_then(|spec| spec.tenant.clone())
-            .unwrap_or_default(),
-        ended: view.state.is_final(),
-        paused: view.state == JobState::Paused,
-        step: view.step,
-        total_steps: view.total_steps,
-        tokens: view.tokens,
-        deadline: asks.and_then(|asks| asks.until(view.submitted)),
-        budget: asks.and_then(MarketSpec::budget),
-        zones: asks.map_or_else(Default::default, |asks| {
-            asks.zones.iter().cloned().collect()
-        }),
     }
 }
