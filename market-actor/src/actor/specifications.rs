@@ -3,7 +3,7 @@
 //! - `SP-1` No job that is at work is told to the broker without what it asks of the market.
 //! - `SP-2` A job is asked about once, and forgotten once it is not listed any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shared::ids::JobId;
 use shared::job::{JobSpec, MarketSpec};
@@ -22,8 +22,8 @@ pub(super) struct Specifications(BTreeMap<JobId, Option<JobSpec>>);
 impl Specifications {
     /// Jobs that are to be asked about: all that have not ended, then some that have. SP-1, SP-2
     pub(super) fn missing(&mut self, listed: &[JobView]) -> Vec<JobId> {
-        self.0
-            .retain(|known, _| listed.iter().any(|view| view.id == *known));
+        let ids: BTreeSet<JobId> = listed.iter().map(|view| view.id).collect();
+        self.0.retain(|known, _| ids.contains(known));
         let unknown = |view: &&JobView| !self.0.contains_key(&view.id);
         let (ended, live): (Vec<&JobView>, Vec<&JobView>) = listed
             .iter()
