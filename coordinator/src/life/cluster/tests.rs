@@ -253,14 +253,7 @@ fn what_a_lead_missed_while_it_was_away_is_told_when_it_is_back() {
     desk.ask(Request::Pause(by_name("one")));
     desk.ask(Request::Submit(submission("two")));
     desk.prepare();
-    let held = Held {
-        epoch: PlanEpoch(1),
-        replica: 0,
-        stage: 0,
-        linked: true,
-        jobs: vec![(job, 1)],
-        paused: Vec::new(),
-    };
+    let held = desk::held(&[(job, 1)]);
     desk.come("a", 1, Some(held));
     let orders = desk.orders("a");
     let pause = |o: &Order| {
@@ -293,12 +286,8 @@ fn a_lost_resume_is_told_again_even_when_older_steps_come_late() {
     assert_eq!(desk.state(job), JobState::Running);
     desk.leave("a");
     let held = Held {
-        epoch: PlanEpoch(1),
-        replica: 0,
-        stage: 0,
-        linked: true,
-        jobs: vec![(job, 2)],
         paused: vec![job],
+        ..desk::held(&[(job, 2)])
     };
     desk.come("a", 1, Some(held));
     let orders = desk.orders("a");

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use shared::ids::{JobId, PlanEpoch, Term};
 use shared::life::JobState;
-use shared::units::Bytes;
-use shared::wire::notice::{Held, Hello, JobNotice, Notice};
+use shared::units::{Bytes, Micros};
+use shared::wire::notice::{Departure, Held, Hello, JobNotice, LeaveCause, Notice};
 use shared::wire::order::Order;
 use shared::wire::request::{FileRef, Reply, Request, Submission};
 use shared::wire::view::EventView;
@@ -41,6 +41,27 @@ pub(super) fn step(step: u64) -> JobNotice {
         learning_rate: 0.1,
         tokens: step,
     }
+}
+
+/// What a node tells of the first stage of the first replica under the first plan: its jobs, each with its steps.
+pub(super) fn held(jobs: &[(JobId, u64)]) -> Held {
+    Held {
+        epoch: PlanEpoch(1),
+        replica: 0,
+        stage: 0,
+        linked: true,
+        jobs: jobs.to_vec(),
+        paused: Vec::new(),
+    }
+}
+
+/// A node is told that its machine goes in so many seconds.
+pub(super) fn leaves(desk: &mut Desk, node: &str, seconds: u64) {
+    let departure = Departure {
+        within: Micros(seconds * 1_000_000),
+        cause: LeaveCause::Reclaimed,
+    };
+    desk.tell(node, Notice::Leaving(departure));
 }
 
 pub(super) struct Desk {

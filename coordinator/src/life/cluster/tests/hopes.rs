@@ -1,12 +1,12 @@
 //! Jobs that fit none of the replicas that stand, and the nodes that they wait for. CL-16
 
-use shared::ids::{JobId, PlanEpoch};
+use shared::ids::JobId;
 use shared::life::JobState;
 use shared::units::{Bytes, Micros};
-use shared::wire::notice::{Departure, Held, LeaveCause, Notice};
+use shared::wire::notice::{Departure, LeaveCause, Notice};
 use shared::wire::request::{Reply, Request};
 
-use super::desk::{Desk, name};
+use super::desk::{self, Desk, name};
 use super::losses;
 use super::waiting::{desk, reason, submit};
 
@@ -103,14 +103,7 @@ fn cl_16_after_a_restart_a_job_waits_for_nodes_that_may_not_have_come_back_yet()
         }
         desk.restart();
         desk.memory = Bytes(5 << 20);
-        let held = Held {
-            epoch: PlanEpoch(1),
-            replica: 0,
-            stage: 0,
-            linked: true,
-            jobs: Vec::new(),
-            paused: Vec::new(),
-        };
+        let held = desk::held(&[]);
         desk.come("a", 1, Some(held));
         let job = submit(&mut desk, "one");
         assert_eq!(desk.state(job), JobState::Queued, "b may yet come");

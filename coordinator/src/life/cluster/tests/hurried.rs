@@ -1,25 +1,16 @@
 //! Short notices come before everything else: other moves, replicas that settle, nodes that are away. CL-8
 
 use shared::ids::PlanEpoch;
-use shared::units::Micros;
-use shared::wire::notice::{Departure, Held, LeaveCause, Notice};
+use shared::wire::notice::Notice;
 use shared::wire::order::Order;
 use shared::wire::request::{Reply, Request};
 
-use super::desk::{Desk, name};
+use super::desk::{self, Desk, leaves, name};
 use super::losses::{at_work, obey, seated};
 use crate::life::placement::Stages;
 use crate::record::Change;
 
 const FIRST: PlanEpoch = PlanEpoch(1);
-
-fn leaves(desk: &mut Desk, node: &str, seconds: u64) {
-    let departure = Departure {
-        within: Micros(seconds * 1_000_000),
-        cause: LeaveCause::Reclaimed,
-    };
-    desk.tell(node, Notice::Leaving(departure));
-}
 
 /// Two replicas of one stage, on a and b, a job on a, and two nodes to spare.
 fn two() -> Desk {
@@ -173,14 +164,7 @@ fn cl_8_a_store_that_answers_again_within_the_notice_is_not_missed() {
 fn cl_8_a_notice_is_heeded_while_a_restarted_coordinator_waits_for_others() {
     let (mut desk, job) = at_work(2, &["a", "b"]);
     desk.restart();
-    let held = Held {
-        epoch: FIRST,
-        replica: 0,
-        stage: 0,
-        linked: true,
-        jobs: vec![(job, 1)],
-        paused: Vec::new(),
-    };
+    let held = desk::held(&[(job, 1)]);
     desk.come("a", 1, Some(held));
     leaves(&mut desk, "a", 6);
     desk.pass(3_000);

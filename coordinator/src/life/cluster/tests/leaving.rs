@@ -3,25 +3,17 @@
 use shared::ids::PlanEpoch;
 use shared::life::JobState;
 use shared::units::Micros;
-use shared::wire::notice::{Departure, LeaveCause, Notice};
+use shared::wire::notice::Notice;
 use shared::wire::order::Order;
 use shared::wire::request::{RefusalCode, Reply, Request};
 use shared::wire::view::NodeHealth;
 
 use super::super::{Effect, Input, Outcome};
-use super::desk::{Desk, name};
+use super::desk::{Desk, leaves, name};
 use super::losses::{at_work, goes_on, obey, seated, view};
 use crate::record::Change;
 
 const FIRST: PlanEpoch = PlanEpoch(1);
-
-fn leaves(desk: &mut Desk, node: &str, seconds: u64) {
-    let departure = Departure {
-        within: Micros(seconds * 1_000_000),
-        cause: LeaveCause::Reclaimed,
-    };
-    desk.tell(node, Notice::Leaving(departure));
-}
 
 fn forget_orders(desk: &mut Desk, nodes: &[&str]) {
     for node in nodes {

@@ -68,14 +68,7 @@ fn a_restart_in_the_middle_of_a_drain_calls_the_move_off_and_says_so() {
     desk.ask(Request::Migrate { from, to });
     desk.prepared("b");
     desk.restart();
-    let held = Held {
-        epoch: PlanEpoch(1),
-        replica: 0,
-        stage: 0,
-        linked: true,
-        jobs: vec![(job, 0)],
-        paused: Vec::new(),
-    };
+    let held = desk::held(&[(job, 0)]);
     desk.come("a", 1, Some(held));
     let orders = desk.orders("a");
     let goes_on = Order::Undrain {
@@ -135,14 +128,7 @@ fn cl_8_what_was_said_of_a_machine_is_known_to_the_next_leadership() {
     let (node, within) = (name("a"), Micros(30_000_000));
     assert_eq!(desk.ask(Request::Reclaim { node, within }), Reply::Done);
     desk.pass(5_000);
-    let held = Held {
-        epoch: PlanEpoch(1),
-        replica: 0,
-        stage: 0,
-        linked: true,
-        jobs: vec![(job, 1)],
-        paused: Vec::new(),
-    };
+    let held = desk::held(&[(job, 1)]);
     desk.restart();
     desk.come("a", 1, Some(held));
     desk.come("b", 1, None);

@@ -1,14 +1,11 @@
 //! Machines that may be taken. CL-17, RK-1
 
-use shared::ids::PlanEpoch;
-use shared::wire::notice::{Held, Notice};
+use shared::wire::notice::Notice;
 use shared::wire::order::Order;
 use shared::wire::request::{Reply, Request};
 
-use super::desk::{Desk, name};
+use super::desk::{self, Desk, name};
 use super::losses::{at_work, seated, view};
-
-const FIRST: PlanEpoch = PlanEpoch(1);
 
 fn said(desk: &mut Desk, node: &str, cause: Option<&str>) {
     let cause = cause.map(ToOwned::to_owned);
@@ -84,14 +81,7 @@ fn rk_1_what_may_not_have_come_is_told_again_and_a_new_leadership_begins_anew() 
     rates(&mut desk, "a");
     said(&mut desk, "a", Some("maintenance"));
     assert_eq!(rates(&mut desk, "a"), [1]);
-    let held = Held {
-        epoch: FIRST,
-        replica: 0,
-        stage: 0,
-        linked: true,
-        jobs: vec![(job, 1)],
-        paused: Vec::new(),
-    };
+    let held = desk::held(&[(job, 1)]);
     desk.leave("a");
     desk.come("a", 1, Some(held.clone()));
     assert_eq!(rates(&mut desk, "a"), [1]);

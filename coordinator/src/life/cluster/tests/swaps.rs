@@ -5,7 +5,7 @@ use shared::wire::notice::{Held, Notice};
 use shared::wire::order::Order;
 use shared::wire::request::{Refusal, RefusalCode, Reply, Request};
 
-use super::desk::{Desk, name};
+use super::desk::{self, Desk, name};
 use super::losses::at_work;
 use crate::life::placement::Stages;
 
@@ -81,14 +81,7 @@ fn a_lead_goes_on_that_missed_it_while_another_replica_is_drained() {
     desk.come("c", 1, None);
     migrate(&mut desk, "b", "c").unwrap();
     desk.prepared("c");
-    let held = Held {
-        epoch: PlanEpoch(1),
-        replica: 0,
-        stage: 0,
-        linked: true,
-        jobs: Vec::new(),
-        paused: Vec::new(),
-    };
+    let held = desk::held(&[]);
     desk.come("a", 1, Some(held.clone()));
     let (epoch, goes_on) = (
         PlanEpoch(1),

@@ -212,14 +212,7 @@ fn lg_6_what_ended_jobs_were_served_counts_against_their_tenant() {
     takes_steps(&mut desk, first, 1_000_000);
     desk.restart();
     assert_eq!(desk.machine.book.ledger.served()["a"], 1_000_000);
-    let held = Held {
-        epoch: PlanEpoch(1),
-        replica: 0,
-        stage: 0,
-        linked: true,
-        jobs: vec![(first, 1)],
-        paused: Vec::new(),
-    };
+    let held = desk::held(&[(first, 1)]);
     desk.come("a", 1, Some(held));
     desk.job("a", first, JobNotice::Exported { files: Vec::new() });
     desk.pass(200);
