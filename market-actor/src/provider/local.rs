@@ -2,7 +2,7 @@
 //!
 //! What was started stands in files, so that a market actor that comes back finds it: `TOKEN.json` with the request before the
 //! process is started, and its number after. A process whose number was not written any more is found by the variable
-//! [`TOKEN`] in its environment (PR-1).
+//! [`REQUEST`] in its environment, which names that file: another cluster's machine of the same name is not taken for it (PR-1).
 
 mod shelf;
 
@@ -21,8 +21,8 @@ use super::{Answer, Machine, MachineState, Provider, ProviderError, Sighting, Si
 use crate::market::Pool;
 use shelf::{Kept, Shelf};
 
-/// Variable of a machine's process that names its request.
-pub const TOKEN: &str = "SPOTMUX_MACHINE";
+/// Variable of a machine's process: the file of its request.
+pub const REQUEST: &str = "SPOTMUX_MACHINE";
 
 /// Its name.
 const LOCAL: &str = "local";
@@ -47,7 +47,8 @@ pub struct Launch {
 impl Launch {
     fn shelf(&self) -> Shelf {
         Shelf {
-            machines: self.machines.clone(),
+            // One spelling, whatever a path was given as: processes are found by it.
+            machines: fs::canonicalize(&self.machines).unwrap_or_else(|_| self.machines.clone()),
             processes: self.processes.clone(),
         }
     }
@@ -195,7 +196,7 @@ impl Local {
             .open(self.launch.logs.join(format!("{token}.log")))?;
         let child = Command::new(&self.launch.program)
             .args(filled(&self.launch.start))
-            .env(TOKEN, token.as_str())
+            .env(REQUEST, self.shelf.file(token))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use shared::ids::NodeName;
 use shared::process::Process;
 
-use super::TOKEN;
+use super::REQUEST;
 use crate::provider::Want;
 
 /// What is kept of a machine.
@@ -31,7 +32,8 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    fn file(&self, token: &NodeName) -> PathBuf {
+    /// Where a request is kept.
+    pub(super) fn file(&self, token: &NodeName) -> PathBuf {
         self.machines.join(format!("{token}.json"))
     }
 
@@ -72,7 +74,7 @@ impl Shelf {
                 continue;
             };
             if kept.process.is_none() {
-                kept.process = of_token(&kept.want.token);
+                kept.process = started_for(&self.file(&kept.want.token));
                 kept.found = kept.process.is_some();
             }
             all.push(kept);
@@ -89,9 +91,10 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(&beside, path)
 }
 
-/// The process that was started for a token, whose number was not kept.
-fn of_token(token: &NodeName) -> Option<Process> {
-    let wanted = format!("{TOKEN}={token}");
+/// The process that was started for the request in a file, whose number was not kept.
+fn started_for(file: &Path) -> Option<Process> {
+    let mut wanted = format!("{REQUEST}=").into_bytes();
+    wanted.extend_from_slice(file.as_os_str().as_bytes());
     let entries = fs::read_dir("/proc").ok()?;
     let mut ids = entries
         .flatten()
@@ -100,7 +103,7 @@ fn of_token(token: &NodeName) -> Option<Process> {
         let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
         environment
             .split(|byte| *byte == 0)
-            .any(|variable| variable == wanted.as_bytes())
+            .any(|variable| variable == wanted)
     });
     found.map(Process::of)
 }

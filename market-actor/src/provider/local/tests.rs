@@ -97,6 +97,28 @@ fn one_that_comes_back_finds_its_machines_also_those_it_had_no_time_to_note() {
 }
 
 #[test]
+fn a_machine_of_another_cluster_is_not_taken_for_one_of_the_same_name() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    run(async {
+        let [mut one, mut other] = folders
+            .each_ref()
+            .map(|folder| local(folder.path(), &["-c", "exec sleep 600"]));
+        one.acquire(&want("a")).await.unwrap();
+        // As if it had ended before its start.
+        let lost = Kept {
+            want: want("a"),
+            process: None,
+            found: false,
+        };
+        other.shelf.keep(&lost).unwrap();
+        assert_eq!(other.list().await.unwrap(), []);
+        assert_eq!(one.list().await.unwrap().len(), 1);
+        one.take_away("a");
+        until(&mut one, 0).await;
+    });
+}
+
+#[test]
 fn one_that_does_not_listen_is_ended_when_it_is_asked_again() {
     let folder = tempfile::tempdir().unwrap();
     run(async {
