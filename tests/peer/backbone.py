@@ -21,8 +21,8 @@ LAYOUT = 2
 
 
 def cache_home():
-    """The user's cache folder."""
-    named = os.environ.get("XDG_CACHE_HOME")
+    """The cache folder that spotmux uses."""
+    named = os.environ.get("SPOTMUX_CACHE") or os.environ.get("XDG_CACHE_HOME")
     return pathlib.Path(named) if named else pathlib.Path.home() / ".cache"
 
 
