@@ -120,7 +120,14 @@ pub(crate) fn read(
     record: &Map<String, Value>,
     findings: &mut Findings,
 ) -> Option<Sample> {
-    if let Ok(other) = detect(record)
+    let found = detect(record);
+    if let Err(problem) = &found
+        && problem.code == Code::UnsupportedFormat
+    {
+        findings.errors.push(problem.clone().path("$"));
+        return None;
+    }
+    if let Ok(other) = found
         && other != format
     {
         let message = format!(

@@ -236,7 +236,10 @@ fn foreign_files_are_named() {
 #[test]
 fn all_faults_come_at_once_with_their_places() {
     let bad_role = CHAT.replace("user", "usr").replace("\"a\"", "null");
-    let file = format!("{CHAT}\n{bad_role}\n\n{{\"messages\": 1}}\n{{\"text\": \"x\"}}\n{CHAT}\n");
+    let preferred = CHAT.replacen('{', "{\"chosen\": 1, ", 1);
+    let file = format!(
+        "{CHAT}\n{bad_role}\n\n{{\"messages\": 1}}\n{{\"text\": \"x\"}}\n{preferred}\n{CHAT}\n"
+    );
     let found = faults(&file);
     let expected = [
         (Code::UnknownRole, 2, "$.messages[0].role"),
@@ -244,6 +247,7 @@ fn all_faults_come_at_once_with_their_places() {
         (Code::BlankLine, 3, ""),
         (Code::WrongType, 4, "$.messages"),
         (Code::MixedFormat, 5, "$"),
+        (Code::UnsupportedFormat, 6, "$"),
     ];
     let expected: Vec<_> = expected
         .map(|(code, line, path)| (code, line, path.to_owned()))
@@ -252,8 +256,8 @@ fn all_faults_come_at_once_with_their_places() {
     let third = CHAT.len() + bad_role.len() + 2;
     assert_eq!(errors(&file)[2].byte_offset, third as u64);
     let report = check(&file, &options()).report;
-    assert_eq!((report.rows_in, report.rows_used), (5, 2));
-    assert_eq!(report.dropped[&DropReason::Invalid].lines, [2, 4, 5]);
+    assert_eq!((report.rows_in, report.rows_used), (6, 2));
+    assert_eq!(report.dropped[&DropReason::Invalid].lines, [2, 4, 5, 6]);
 }
 
 /// Public bug: openai/openai-cookbook PR #648.

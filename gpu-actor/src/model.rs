@@ -46,7 +46,8 @@ mod tokenizer;
 
 use std::fmt;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Weak;
 
 use kernels::cpu::Cpu;
 use kernels::weight::Weight;
@@ -62,6 +63,8 @@ pub use parts::files;
 pub use shards::IndexError;
 pub use tensors::TensorError;
 pub use tokenizer::TokenizerSource;
+
+use mapping::Mapping;
 
 /// How a model is opened.
 #[derive(Clone, Debug)]
@@ -92,7 +95,7 @@ impl OpenOptions {
 /// A frozen backbone, or the layers of one that a stage holds.
 ///
 /// Its files must not be changed in place while it lives (replacing them by rename is fine): weights are read
-/// from the mapped file. [`Self::content_hash`] tells whether that was kept.
+/// from the mapped file. [`Self::changed_file`] tells whether that was kept.
 #[derive(Clone)]
 pub struct Model {
     /// Sizes and switches of the whole model.
@@ -109,6 +112,8 @@ pub struct Model {
     pub first_layer: usize,
     /// Where the tokenizer comes from.
     pub tokenizer: TokenizerSource,
+    /// The files that weights were read from; those that weights still lie in are alive.
+    pub(crate) files: Vec<Weak<Mapping>>,
     /// Name that means the same elsewhere (a hub id or `general.name`), if the files have one; never a path.
     pub name: Option<String>,
 }
@@ -223,6 +228,7 @@ impl Model {
             layers: self.layers[span.start - held.start..span.end - held.start].to_vec(),
             first_layer: span.start,
             tokenizer: self.tokenizer.clone(),
+            files: self.files.clone(),
             name: self.name.clone(),
         }
     }
@@ -263,6 +269,13 @@ impl Model {
     #[must_use]
     pub fn content_hash(&self) -> String {
         hash::content_hash(self)
+    }
+
+    /// A file in which weights lie and that was written to since it was opened: what was computed meanwhile is of no model.
+    #[must_use]
+    pub fn changed_file(&self) -> Option<PathBuf> {
+        let mut alive = self.files.iter().filter_map(Weak::upgrade);
+        alive.find_map(|file| file.changed().map(Path::to_owned))
     }
 
     /// What names the backbone on any machine: its name, or `sha256:` and its content hash.

@@ -78,17 +78,17 @@ impl Stream {
         bits as f64 / (1u64 << 53) as f64
     }
 
-    /// A standard normal number (Box-Muller in f64, rounded once).
+    /// A standard normal number (Box-Muller in f64, rounded once), the same on every machine: each stage makes its own.
     #[must_use]
     pub fn normal(&self, element: u32) -> f32 {
         let u = 1.0 - self.uniform64(2 * (element / 2));
         let angle = std::f64::consts::TAU * self.uniform64(2 * (element / 2) + 1);
-        let radius = (-2.0 * u.ln()).sqrt();
+        let radius = (-2.0 * libm::log(u)).sqrt();
         (radius
             * if element.is_multiple_of(2) {
-                angle.cos()
+                libm::cos(angle)
             } else {
-                angle.sin()
+                libm::sin(angle)
             }) as f32
     }
 

@@ -1,6 +1,7 @@
 //! The loop: a round, its events, what they ask to be saved.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use gpu_actor::train::event::Event;
 use gpu_actor::train::session::{Session, Standing};
@@ -146,10 +147,15 @@ impl Run {
             Ok(()) => Ok(Exit::Quarantined),
             Err(failure) => {
                 let (saved, lost) = self.save();
-                let saved = format!("{saved} other jobs are saved: run the same command again");
-                Err(lost.into_iter().fold(failure.hint(saved), |told, other| {
-                    told.hint(other.message())
-                }))
+                let failure = match saved {
+                    0 => failure,
+                    _ => failure.hint(format!(
+                        "{saved} other jobs are saved: run the same command again"
+                    )),
+                };
+                Err(lost
+                    .into_iter()
+                    .fold(failure, |told, other| told.hint(other.message())))
             }
         }
     }
@@ -166,6 +172,9 @@ impl Run {
         while !self.session.is_idle() && !interrupt.asked() {
             let clock = Stopwatch::start();
             let events = self.session.round();
+            if let Some(file) = self.session.stage().model().changed_file() {
+                return Err(self.without_model(&file));
+            }
             let round = clock.seconds();
             self.seconds += round;
             times.pass(round, self.jobs.iter().map(|job| &job.spec().name));
@@ -189,6 +198,20 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// The model's file was written to: nothing that was computed since the last look at it is kept.
+    fn without_model(&mut self, file: &Path) -> Failure {
+        let names = self.jobs.iter().map(|job| job.spec().name.clone());
+        self.unkept.extend(names);
+        let message = format!(
+            "{}: the model's file was written to while it was trained on",
+            file.display()
+        );
+        Failure::new(Exit::BadInput, message).hint(
+            "checkpoints were made before that and are sound: put the file back as it was, and run the same command again \
+             (a model is replaced by renaming another file to its name, which disturbs nobody)",
+        )
     }
 
     /// A job that was ended after its last checkpoint and before its adapter was written has only its end left to

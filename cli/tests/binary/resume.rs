@@ -1,8 +1,9 @@
 //! Stopped and killed runs go on to the same bits as if nothing had happened.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::sandbox::{Sandbox, one_job};
 
@@ -15,12 +16,13 @@ fn prepared() -> Sandbox {
     Sandbox::with_jobs(&one_job(rest))
 }
 
-/// Starts training, sends a signal once so many steps were reported, and waits for the end.
-fn signalled(sandbox: &Sandbox, signal: &str, after: usize) -> Option<i32> {
+/// Starts training, does something to the process once so many steps were reported, and waits for the end: its code, and what
+/// was said on standard error.
+fn disturbed(sandbox: &Sandbox, after: usize, disturb: impl FnOnce(&str)) -> (Option<i32>, String) {
     let mut command = sandbox.command(&["train", "jobs.toml", "--json"]);
     let mut child = command
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -28,21 +30,24 @@ fn signalled(sandbox: &Sandbox, signal: &str, after: usize) -> Option<i32> {
     while steps < after {
         let line = lines
             .next()
-            .expect("the run ended before the signal")
+            .expect("the run ended before it was disturbed")
             .unwrap();
         steps += usize::from(line.contains("\"event\":\"step\""));
     }
-    let id = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args([signal, &id])
-            .status()
-            .unwrap()
-            .success()
-    );
+    disturb(&child.id().to_string());
     // The pipe is read to its end, so that the child never waits for us.
     lines.for_each(drop);
-    child.wait().unwrap().code()
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    (ended.status.code(), said)
+}
+
+fn signalled(sandbox: &Sandbox, signal: &str, after: usize) -> Option<i32> {
+    let send = |id: &str| {
+        let sent = Command::new("kill").args([signal, id]).status().unwrap();
+        assert!(sent.success());
+    };
+    disturbed(sandbox, after, send).0
 }
 
 fn result(sandbox: &Sandbox) -> (Vec<u8>, String) {
@@ -61,4 +66,26 @@ fn a_stopped_and_a_killed_run_end_in_the_same_bits() {
     let told = cut.run(&["train", "jobs.toml", "--json"]).ended_with(0);
     assert!(told.lines()[0]["jobs"][0]["step"].as_u64().unwrap() >= 10);
     assert_eq!(result(&cut), result(&whole));
+}
+
+#[test]
+fn a_model_that_is_written_in_place_ends_the_run_before_anything_is_kept() {
+    let whole = prepared();
+    whole.run(&["train", "jobs.toml"]).ended_with(0);
+    let touched = prepared();
+    let weights = touched.path("tiny/model.safetensors");
+    let opened = fs::metadata(&weights).unwrap().modified().unwrap();
+    let write = |_: &str| {
+        let file = File::options().write(true).open(&weights).unwrap();
+        file.set_modified(opened + Duration::from_secs(9)).unwrap();
+    };
+    let (code, said) = disturbed(&touched, 10, write);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(
+        said.contains("model.safetensors: the model's file was written to"),
+        "{said}"
+    );
+    // As it was: what is there goes on to the same bits.
+    touched.run(&["train", "jobs.toml"]).ended_with(0);
+    assert_eq!(result(&touched), result(&whole));
 }

@@ -1,7 +1,7 @@
 //! Opening a model: locate, prove, fit, assemble.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use shared::model::{ModelShape, config};
 
@@ -58,7 +58,15 @@ fn assemble(mut found: Found, options: &OpenOptions) -> Result<Model, TensorErro
     };
     let ends = Ends::of(&layers, &found.shape);
     let held = |held: bool, name| held.then(|| assembly.matrix(name)).transpose();
+    let mut files: Vec<Weak<Mapping>> = Vec::new();
+    for tensor in found.tensors.values() {
+        let file = Arc::downgrade(&tensor.file);
+        if !files.iter().any(|known| known.ptr_eq(&file)) {
+            files.push(file);
+        }
+    }
     Ok(Model {
+        files,
         embedding: held(ends.embedding, names::EMBEDDING)?,
         head: held(ends.head, names::HEAD)?,
         final_norm: assembly.vector(names::FINAL_NORM)?,

@@ -82,7 +82,7 @@ impl Sampling {
         let top = f64::from(logits[order[0] as usize]);
         let mut weights: Vec<f64> = order
             .iter()
-            .map(|&token| ((f64::from(logits[token as usize]) - top) / self.temperature).exp())
+            .map(|&token| libm::exp((f64::from(logits[token as usize]) - top) / self.temperature))
             .collect();
         let keep = nucleus(&weights, self.top_p);
         weights.truncate(keep);

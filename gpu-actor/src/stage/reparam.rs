@@ -51,7 +51,8 @@ fn inner(site: &ProjectionSite, tokens: usize, values: &[f32], kv: usize) -> Vec
             .map(|&x| f64::from(x))
             .collect();
         for (j, value) in row.iter_mut().enumerate() {
-            *value = (dot(&first[j * kv..][..kv], &input) + f64::from(bias[j])).tanh();
+            // Each stage computes it for itself: the platform's function may differ between two machines.
+            *value = libm::tanh(dot(&first[j * kv..][..kv], &input) + f64::from(bias[j]));
         }
     }
     out

@@ -56,7 +56,7 @@ impl ScheduleSpec {
         let share = match self.kind {
             ScheduleKind::Constant => return peak,
             ScheduleKind::Linear => left,
-            ScheduleKind::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * (1.0 - left)).cos()),
+            ScheduleKind::Cosine => 0.5 * (1.0 + libm::cos(std::f64::consts::PI * (1.0 - left))),
         };
         peak * (self.min_ratio + (1.0 - self.min_ratio) * share)
     }

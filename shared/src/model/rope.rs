@@ -1,5 +1,7 @@
 //! Rotation frequencies of rotary positions.
 //!
+//! Powers are those of a library in Rust: the platform's may differ in the last bit, and a stage that moves would notice.
+//!
 //! Pair `i` of a head turns by `position * f_i`, `f_i = theta^(-2 i / head_dim)`, then scaled:
 //! - linear: `f / factor`
 //! - llama3: with wavelength `w = 2 pi / f` and `o` the original context: `f / factor` where
@@ -14,7 +16,7 @@ impl Rope {
     pub fn inverse_frequencies(&self, head_dim: usize) -> Vec<f64> {
         (0..head_dim / 2)
             .map(|pair| {
-                let plain = self.theta.powf(-2.0 * pair as f64 / head_dim as f64);
+                let plain = libm::pow(self.theta, -2.0 * pair as f64 / head_dim as f64);
                 plain / self.scaling.divisor(plain)
             })
             .collect()

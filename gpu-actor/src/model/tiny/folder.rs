@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
+use std::fs::Permissions;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use data::tokenizer::{byte_tokenizer_config, byte_tokenizer_json};
 use half::{bf16, f16};
@@ -28,21 +30,32 @@ pub(super) fn write(folder: &Path, spec: &TinySpec, shape: &ModelShape) -> Resul
             path: folder.to_owned(),
         });
     }
-    let beside = partial(folder);
-    let done = fill(&beside, spec, shape)
-        .and_then(|()| fs::rename(&beside, folder).map_err(|source| failed(folder, source)));
-    if done.is_err() {
-        // The first error is the one to tell; a leftover is named so that nobody takes it for a model.
-        let _ = fs::remove_dir_all(&beside);
-    }
-    done
+    let io = |source| failed(folder, source);
+    fs::create_dir_all(holder(folder)).map_err(io)?;
+    let beside = unfinished()
+        .permissions(Permissions::from_mode(0o777))
+        .tempdir_in(holder(folder))
+        .map_err(io)?;
+    fill(beside.path(), spec, shape)?;
+    fs::rename(beside.path(), folder).map_err(io)?;
+    // It is no longer there to be removed.
+    let _ = beside.keep();
+    Ok(())
 }
 
-/// The name of what is not finished.
-pub(super) fn partial(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".partial");
-    path.with_file_name(name)
+/// The folder that holds a path.
+pub(super) fn holder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Makes what is not finished: under a name that nobody has and nobody takes for a model, and gone after an error.
+pub(super) fn unfinished() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".spotmux-tiny.").suffix(".partial");
+    builder
 }
 
 /// Names the place of a failure.

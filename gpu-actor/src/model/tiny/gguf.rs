@@ -1,7 +1,8 @@
 //! A tiny model as a GGUF file, written and quantised by candle.
 
-use std::fs::{self, File};
+use std::fs::Permissions;
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use candle_core::quantized::gguf_file::{self, Value};
@@ -11,7 +12,7 @@ use data::tokenizer::Tokenizer;
 use kernels::weight::Format;
 use shared::model::{Family, ModelShape, Projection, RopeScaling};
 
-use super::folder::{CHAT_TEMPLATE, failed, partial};
+use super::folder::{CHAT_TEMPLATE, failed, holder, unfinished};
 use super::weights::{self, TinyTensor};
 use super::{BOS, EOS, TinyError, TinySpec, VOCAB};
 use crate::model::names;
@@ -38,18 +39,19 @@ pub(super) fn write(
         .iter()
         .map(|(key, value)| (key.as_str(), value))
         .collect();
-    let beside = partial(file);
     let io = |source| failed(file, source);
-    let done = File::create(&beside).map_err(io).and_then(|out| {
-        let mut out = BufWriter::new(out);
-        gguf_file::write(&mut out, &metadata, &tensors).map_err(|error| encode(&error))?;
-        out.flush().map_err(io)?;
-        fs::rename(&beside, file).map_err(io)
-    });
-    if done.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    done
+    let beside = unfinished()
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(holder(file))
+        .map_err(io)?;
+    let mut out = BufWriter::new(beside.as_file());
+    gguf_file::write(&mut out, &metadata, &tensors).map_err(|error| encode(&error))?;
+    out.flush().map_err(io)?;
+    drop(out);
+    beside
+        .persist_noclobber(file)
+        .map_err(|refused| failed(file, refused.error))?;
+    Ok(())
 }
 
 fn tensors(
