@@ -85,6 +85,8 @@ pub enum Code {
     LostText,
     /// A weight where it has no meaning.
     IgnoredWeight,
+    /// What the chat template writes before an answer counts in the loss.
+    LearnedHeader,
 }
 
 impl Code {

@@ -106,10 +106,7 @@ impl Encoder<'_> {
         let text = Rendering::new(self, messages)?;
         let whole = self.template.render_values(&text.values, Ask::default())?;
         let pieces = text.pieces(&whole)?;
-        let chosen: Vec<usize> = (0..messages.len())
-            .filter(|&turn| messages[turn].role == Role::Assistant)
-            .filter(|&turn| messages[turn].trained != self.train_on_inputs)
-            .collect();
+        let chosen = self.chosen(messages);
         let spans = text.spans(&whole, messages, &chosen)?;
         let mut labelled = Labelled {
             spelled: text.spelled,
@@ -123,6 +120,28 @@ impl Encoder<'_> {
             labelled.push(piece.id, inside != self.train_on_inputs);
         }
         Ok(labelled)
+    }
+
+    /// The turns whose place in the text is asked for: those that count, or, with inputs, those that do not.
+    fn chosen(&self, messages: &[Message]) -> Vec<usize> {
+        (0..messages.len())
+            .filter(|&turn| messages[turn].role == Role::Assistant)
+            .filter(|&turn| messages[turn].trained != self.train_on_inputs)
+            .collect()
+    }
+
+    /// What the template writes before the content of the first answer and what counts in the loss, because it is no part of
+    /// the beginning of an answer; none where inputs count anyway.
+    ///
+    /// # Errors
+    /// When the template fails.
+    pub fn learned_header(&self, messages: &[Message]) -> Result<Option<String>, MaskError> {
+        if self.train_on_inputs {
+            return Ok(None);
+        }
+        let text = Rendering::new(self, messages)?;
+        let whole = self.template.render_values(&text.values, Ask::default())?;
+        Ok(text.learned_header(&whole, &self.chosen(messages)))
     }
 
     /// A prompt and its completion, no template: the completion counts, and the end token after it.

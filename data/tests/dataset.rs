@@ -379,6 +379,40 @@ fn special_text_is_counted_and_escaped() {
     assert_eq!(plain.rows[0].ids.len(), parsed.rows[0].ids.len() + 9);
 }
 
+/// Public bugs: axolotl #2089 and trl #5988 (headers of answers are learned without a word).
+#[test]
+fn a_template_that_lets_headers_count_is_told_of_once() {
+    const HEADED: &str =
+        "{% for m in messages %}<{{ m['role'] }}>\n{{ m['content'] }}\n{% endfor %}";
+    let asked = format!("{HEADED}{{% if add_generation_prompt %}}<assistant>\n{{% endif %}}");
+    // No header stands before an answer here: there is nothing to ask for.
+    let instruct = "{% for m in messages %}{% if m['role'] == 'user' %}[INST] {{ m['content'] }} [/INST]{% else %} {{ m['content'] }}\
+                    {% endif %}{% endfor %}";
+    let tokenizer = Tokenizer::bytes();
+    let told = |template: &str, options: &Options| {
+        let template = Template::choose(Some(template), &tokenizer, None).unwrap();
+        let bytes = format!("{CHAT}\n{CHAT}\n");
+        let dataset =
+            Dataset::check(bytes.as_bytes(), "a.jsonl", options, &tokenizer, &template).unwrap();
+        let found = dataset.report.warnings.listed.into_iter();
+        let found = found.filter(|problem| problem.code == Code::LearnedHeader);
+        found
+            .map(|problem| (problem.line, problem.message))
+            .collect::<Vec<_>>()
+    };
+    let found = told(HEADED, &options());
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].0, 1);
+    assert!(found[0].1.contains("\"<assistant>\""), "{}", found[0].1);
+    assert_eq!(told(&asked, &options()), []);
+    assert_eq!(told(instruct, &options()), []);
+    let inputs = Options {
+        train_on_inputs: true,
+        ..options()
+    };
+    assert_eq!(told(HEADED, &inputs), []);
+}
+
 #[test]
 fn load_gives_all_problems_as_one_error() {
     let tokenizer = Tokenizer::bytes();

@@ -29,6 +29,7 @@ pub(super) struct Loader<'a> {
     /// How many more of them there were than are kept.
     more_blanks: u64,
     columns: BTreeSet<String>,
+    looked_at_template: bool,
 }
 
 impl<'a> Loader<'a> {
@@ -63,6 +64,7 @@ impl<'a> Loader<'a> {
             blanks: Vec::new(),
             more_blanks: 0,
             columns: BTreeSet::new(),
+            looked_at_template: false,
         }
     }
 
@@ -132,6 +134,7 @@ impl<'a> Loader<'a> {
             self.warning(line, problem);
         }
         let sample = sample.filter(|_| sound).ok_or(Refusal::Record)?;
+        self.look_at_template(line, &sample);
         let labelled = encode(&self.encoder, &sample).map_err(|error| {
             self.error(line, failed(&error));
             Refusal::Record
@@ -159,6 +162,28 @@ impl<'a> Loader<'a> {
         match self.report.format {
             Some(format) => Ok(format),
             None => Ok(*self.report.format.insert(formats::detect(record)?)),
+        }
+    }
+
+    /// Tells of the first conversation whether more than its answers count: a template does it to all.
+    fn look_at_template(&mut self, line: &Line, sample: &Sample) {
+        let Sample::Chat(messages) = sample else {
+            return;
+        };
+        if std::mem::replace(&mut self.looked_at_template, true) {
+            return;
+        }
+        // An error is told where the sample is encoded.
+        if let Ok(Some(header)) = self.encoder.learned_header(messages) {
+            let message = format!(
+                "the chat template writes {header:?} before an answer, and not when it is asked for the beginning of one: it counts \
+                 in the loss"
+            );
+            let hint = "let the template end with it where add_generation_prompt is set";
+            self.warning(
+                line,
+                Problem::of_file(Code::LearnedHeader, message).hint(hint),
+            );
         }
     }
 

@@ -55,6 +55,9 @@ fn foreign(line: &Line) -> Option<&'static str> {
 
 fn hint_for(code: Code, text: &str) -> Option<&'static str> {
     match code {
+        Code::InvalidJson if text.trim_start().starts_with('\u{feff}') => {
+            Some("take the byte order mark out: it may stand at the beginning of a file only")
+        }
         Code::DuplicateKey => Some("keep one of the two"),
         Code::LoneSurrogate => Some("write the whole character, or U+FFFD"),
         Code::TooDeep => Some("samples are flat: an object with a list of objects"),

@@ -56,6 +56,29 @@ impl<'a> Rendering<'a> {
         }
     }
 
+    /// What stands before the content of the first of the chosen turns and counts in the loss, because the template does not
+    /// write it when it is asked for the beginning of an answer.
+    pub(super) fn learned_header(&self, whole: &str, chosen: &[usize]) -> Option<String> {
+        let turn = *chosen.first()?;
+        let before = |generation_prompt| {
+            let ask = Ask {
+                generation_prompt,
+                marks: None,
+            };
+            let template = self.encoder.template;
+            template.render_values(&self.values[..turn], ask).ok()
+        };
+        let (plain, prompted) = (before(false)?, before(true)?);
+        let content = self.values[turn].get_attr("content").ok()?;
+        let content = content.as_str()?.trim();
+        if plain != prompted || content.is_empty() {
+            return None;
+        }
+        let rest = whole.strip_prefix(&plain)?;
+        let header = rest[..rest.find(content)?].trim();
+        (!header.is_empty()).then(|| header.to_owned())
+    }
+
     /// Byte ranges of the chosen turns in the whole text.
     pub(super) fn spans(
         &self,
