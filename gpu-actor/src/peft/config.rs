@@ -169,7 +169,12 @@ pub fn read(text: &str) -> Result<Found, ConfigError> {
 
 fn read_peft(config: &Config) -> Result<AdapterSpec, ConfigError> {
     let method = config.text("peft_type")?;
-    config.only(&[COMMON, keys_of(&method)].concat())?;
+    let unknown = || ConfigError::Method {
+        found: method.clone(),
+    };
+    // What a foreign method says is no fault of its keys.
+    let keys = keys_of(&method).ok_or_else(unknown)?;
+    config.only(&[COMMON, keys].concat())?;
     match config.0.get("task_type") {
         None | Some(Value::Null) => {}
         Some(task) if task == "CAUSAL_LM" => {}
@@ -200,9 +205,7 @@ fn read_peft(config: &Config) -> Result<AdapterSpec, ConfigError> {
             targets: config.targets("target_modules")?,
             density: config.number("density")?,
         })),
-        other => Err(ConfigError::Method {
-            found: other.into(),
-        }),
+        _ => Err(unknown()),
     }
 }
 
@@ -277,8 +280,8 @@ const VIRTUAL: &[&str] = &[
 const PLAIN_STARTS: &[&str] = &["gaussian", "orthogonal", "eva"];
 
 /// Keys of a method that are read, or say nothing of the numbers.
-fn keys_of(method: &str) -> &'static [&'static str] {
-    match method {
+fn keys_of(method: &str) -> Option<&'static [&'static str]> {
+    let keys: &[&str] = match method {
         "LORA" => &[
             "r",
             "lora_alpha",
@@ -304,8 +307,9 @@ fn keys_of(method: &str) -> &'static [&'static str] {
         ],
         "BITFIT" => &["target_modules"],
         "DIFF_PRUNING" => &["target_modules", "density"],
-        _ => &[],
-    }
+        _ => return None,
+    };
+    Some(keys)
 }
 
 fn setting(key: &str, value: &Value) -> ConfigError {

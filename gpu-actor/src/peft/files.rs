@@ -46,7 +46,7 @@ pub enum AdapterFileError {
         source: std::io::Error,
     },
     /// The weights file is not safetensors, or lies about itself.
-    #[error("{path} is not a sound safetensors file: {reason}")]
+    #[error("{path} cannot be read as safetensors: {reason}")]
     Format {
         /// The file.
         path: PathBuf,
@@ -283,7 +283,10 @@ pub fn read_tensors(path: &Path) -> Result<Tensors, AdapterFileError> {
     };
     let bytes = regular::read(path, MAX_BYTES).map_err(read_error)?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| format(error.to_string()))?;
-    file.iter()
+    // In order of names: of several bad ones the same is told each time.
+    let found: BTreeMap<_, _> = file.iter().collect();
+    found
+        .into_iter()
         .map(|(name, view)| {
             let values = to_f32(&view).ok_or_else(|| {
                 format(format!(

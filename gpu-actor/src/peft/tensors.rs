@@ -40,6 +40,14 @@ pub enum TensorsError {
         /// The first few.
         first: Vec<String>,
     },
+    /// A copy of the backbone's own weights.
+    #[error(
+        "tensor {key} is the backbone's, not the adapter's: save the adapter again with `save_pretrained(..., save_embedding_layers=False)`"
+    )]
+    OfBackbone {
+        /// Its name.
+        key: String,
+    },
     /// A tensor of the wrong shape.
     #[error("tensor {key} has shape {found:?}, wanted {wanted:?}")]
     Shape {
@@ -218,6 +226,10 @@ pub fn from_tensors(layout: &mut Layout, mut tensors: Tensors) -> Result<Vec<f32
             continue;
         };
         place(parameter, tensor, &mut values)?;
+    }
+    // The library writes it unasked where the head is a target.
+    if let Some(key) = tensors.keys().find(|key| key.contains(".base_layer.")) {
+        return Err(TensorsError::OfBackbone { key: key.clone() });
     }
     if !tensors.is_empty() {
         let first = tensors.keys().take(3).cloned().collect();

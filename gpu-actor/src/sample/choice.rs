@@ -38,7 +38,7 @@ pub enum SamplingError {
     #[error("top-p {0} is outside 0 (excluded) to 1")]
     TopP(f64),
     /// The model gave a number that is not finite.
-    #[error("the logit of token {0} is not finite: the adapter is broken")]
+    #[error("the logit of token {0} is not finite: the model or its adapter is broken")]
     NotFinite(usize),
 }
 
