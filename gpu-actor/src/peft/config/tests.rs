@@ -68,6 +68,7 @@ fn what_changes_the_numbers_is_refused_by_name() {
         ("use_rslora", "\"yes\""),
         ("lora_dropout", "\"0.1\""),
         ("a_key_of_tomorrow", "0.5"),
+        ("peft_type", "\"VERA\""),
     ];
     for (key, value) in cases {
         let mut file: Value = serde_json::from_str(LORA).unwrap();
