@@ -1,8 +1,9 @@
 //! What a run will need of memory, before it starts, against what there is.
 
+use gpu_actor::peft::layout::Layout;
 use gpu_actor::train::memory::{self, Estimate, Resident, Rows, StepSize};
 use gpu_actor::train::progress;
-use shared::job::{BackboneFormat, EngineSpec};
+use shared::job::{BackboneFormat, EngineSpec, JobSpec};
 use shared::model::ModelShape;
 use shared::recompute::Recompute;
 
@@ -115,6 +116,54 @@ pub(crate) fn check(forecast: &Forecast, engine: &EngineSpec) -> Result<(), Fail
     }
 }
 
+/// Refuses jobs whose values alone would not fit, before any are made.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_values(shape: &ModelShape, jobs: &[JobSpec]) -> Result<(), Failure> {
+    match machine::available() {
+        Some(available) => judge_values(shape, jobs, &available),
+        None => Ok(()),
+    }
+}
+
+fn judge_values(
+    shape: &ModelShape,
+    jobs: &[JobSpec],
+    available: &Available,
+) -> Result<(), Failure> {
+    // Another problem of a job is told with those of the others.
+    let sound = jobs.iter().filter(|job| job.problems(shape).is_empty());
+    let sizes = sound.map(|job| {
+        let layout = Layout::new(&job.adapter, shape, job.seed);
+        let bytes = (layout.len as u64).saturating_mul(size_of::<f32>() as u64);
+        (bytes, job)
+    });
+    let sizes: Vec<_> = sizes.collect();
+    let needed = sizes
+        .iter()
+        .fold(PROGRAM, |sum, (bytes, _)| sum.saturating_add(*bytes));
+    let largest = sizes.iter().max_by_key(|(bytes, _)| *bytes);
+    match largest {
+        Some((bytes, job)) if needed > available.bytes => {
+            let message = format!(
+                "the adapters need about {} for their values alone (most of them job {}: {}), {} are available ({})",
+                render::bytes(needed),
+                job.name,
+                render::bytes(*bytes),
+                render::bytes(available.bytes),
+                available.bound
+            );
+            Err(Failure::new(Exit::WouldNotFit, message).hint(SMALLER_ADAPTERS))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What helps where adapters are too large.
+const SMALLER_ADAPTERS: &str =
+    "lower the ranks, or train the jobs in two files, one after the other";
+
 /// What there is for all of the run: what of it is held by now is not free any more, and needed once only.
 pub(crate) fn available(forecast: &Forecast) -> Option<Available> {
     let mut available = machine::available()?;
@@ -150,8 +199,7 @@ fn judge(forecast: &Forecast, engine: &EngineSpec, available: &Available) -> Res
         return Err(failure.hint(rows));
     }
     if pass <= estimate.adapters {
-        let ranks = "lower the ranks, or train the jobs in two files, one after the other";
-        return Err(failure.hint(ranks));
+        return Err(failure.hint(SMALLER_ADAPTERS));
     }
     let tokens = engine.tokens_per_pass;
     let failure = failure
@@ -202,6 +250,9 @@ fn long_samples(estimate: &Estimate, engine: &EngineSpec) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use gpu_actor::model::tiny::TinySpec;
+    use shared::model::Family;
 
     use super::*;
 
@@ -257,6 +308,31 @@ mod tests {
             ..small
         };
         assert!(judge(many, many).unwrap_err().hints[0].contains("ranks"));
+    }
+
+    /// Of a prompt of 134 million tokens not one value was made to find out.
+    #[test]
+    fn values_that_do_not_fit_are_never_made() {
+        let shape = TinySpec::smallest(Family::Llama).shape();
+        let job = |name: &str, adapter: &str| -> JobSpec {
+            let text = format!(
+                r#"{{"name": "{name}", "adapter": {adapter}, "data": {{"train": "a.jsonl"}}}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let available = |bytes| Available {
+            bytes,
+            bound: "limit of the control group",
+        };
+        let jobs = [
+            job("small", r#"{"method": "lora", "rank": 2}"#),
+            job("large", r#"{"method": "lora", "rank": 64}"#),
+        ];
+        assert!(judge_values(&shape, &jobs, &available(1 << 30)).is_ok());
+        let refused = judge_values(&shape, &jobs, &available(PROGRAM + (64 << 10))).unwrap_err();
+        assert_eq!(refused.exit, Exit::WouldNotFit);
+        let message = refused.message();
+        assert!(message.contains("job large"), "{message}");
     }
 
     #[test]
