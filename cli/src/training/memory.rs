@@ -326,10 +326,10 @@ mod tests {
         };
         let jobs = [
             job("small", r#"{"method": "lora", "rank": 2}"#),
-            job("large", r#"{"method": "lora", "rank": 64}"#),
+            job("large", r#"{"method": "lora", "rank": 8}"#),
         ];
         assert!(judge_values(&shape, &jobs, &available(1 << 30)).is_ok());
-        let refused = judge_values(&shape, &jobs, &available(PROGRAM + (64 << 10))).unwrap_err();
+        let refused = judge_values(&shape, &jobs, &available(PROGRAM + (1 << 10))).unwrap_err();
         assert_eq!(refused.exit, Exit::WouldNotFit);
         let message = refused.message();
         assert!(message.contains("job large"), "{message}");
