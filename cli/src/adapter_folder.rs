@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gpu_actor::model::Model;
+use gpu_actor::peft::config;
 use gpu_actor::peft::files::{self, Imported};
 use gpu_actor::stage::adapter::Adapter;
 use shared::model::ModelShape;
@@ -48,8 +49,36 @@ pub(crate) fn other_base(named: Option<&str>, model: &Model) -> Option<String> {
     } else {
         model.name.clone().filter(|_| is_hub_id(named))?
     };
-    let same = named.eq_ignore_ascii_case(&own);
+    apart(named, &own)
+}
+
+fn apart(named: &str, own: &str) -> Option<String> {
+    let same = named.eq_ignore_ascii_case(own);
     (!same).then(|| format!("the adapter was made for {named}, this model is {own}"))
+}
+
+/// The same of the adapter in a folder, for a model that is known by its name alone: only names of a model hub are compared.
+pub(crate) fn other_base_by_name(folder: &Path, own: &str) -> Option<String> {
+    let named = named_base(folder)?;
+    (is_hub_id(&named) && is_hub_id(own)).then(|| apart(&named, own))?
+}
+
+/// The base model that the adapter in a folder names.
+pub(crate) fn named_base(folder: &Path) -> Option<String> {
+    let text = files::read_config(&folder.join(files::CONFIG)).ok()?;
+    config::read(&text).ok()?.base
+}
+
+/// What is to be said of the base model that an adapter names, beside one that it fits by its shapes: that it is another, or that
+/// this one has no name to compare; nothing where they are the same, or the adapter says nothing that holds on other machines.
+pub(crate) fn of_base(named: Option<&str>, model: &Model) -> Option<String> {
+    let unnamed = || {
+        let named = named.filter(|named| model.name.is_none() && is_hub_id(named))?;
+        Some(format!(
+            "the adapter was made for {named}, and this model has no name to compare: its shapes fit, and no more is known"
+        ))
+    };
+    other_base(named, model).or_else(unnamed)
 }
 
 /// Whether a name is that of a model hub, owner and model, and not a path of the machine it was made on.
@@ -90,4 +119,29 @@ pub(crate) fn locate(given: &Path) -> Result<PathBuf, Failure> {
     } else {
         failure.hint("give OUTPUT/NAME of a trained job, or a folder in the PEFT layout")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn another_base_is_told_where_both_have_a_name_of_the_hub() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = r#"{"peft_type":"LORA","r":2,"lora_alpha":4,"target_modules":["q_proj"],"base_model_name_or_path":"a/b"}"#;
+        fs::write(folder.path().join(files::CONFIG), config).unwrap();
+        assert_eq!(named_base(folder.path()).as_deref(), Some("a/b"));
+        let told = |own| other_base_by_name(folder.path(), own);
+        assert_eq!(told("A/B"), None, "it is the same");
+        assert_eq!(told("model"), None, "it is a path of another machine");
+        assert!(
+            told("a/c")
+                .unwrap()
+                .contains("made for a/b, this model is a/c")
+        );
+    }
 }

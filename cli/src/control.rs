@@ -48,6 +48,22 @@ pub(crate) trait Control {
     /// # Errors
     /// As [`Self::request`], and when a file cannot be written.
     fn download(&self, request: &Request, folder: &Path) -> Result<Vec<FileRef>, Failure>;
+
+    /// Connects anew after a failure that [`is_lost`], with the time for a coordinator that is started again.
+    ///
+    /// # Errors
+    /// As connecting; [`Exit::Unreachable`] where it is one connection and no more.
+    fn again(&self) -> Result<(), Failure> {
+        Err(Failure::new(
+            Exit::Unreachable,
+            "the connection to the coordinator was lost",
+        ))
+    }
+}
+
+/// Whether nobody answered, or one who is about to end: the same may pass when it is back.
+pub(crate) fn is_lost(failure: &Failure) -> bool {
+    matches!(failure.exit, Exit::Unreachable | Exit::Busy)
 }
 
 /// A reply that does not answer the request.

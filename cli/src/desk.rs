@@ -1,5 +1,6 @@
 //! Where an operator's command works: the cluster, the reader of its results, and whom it may ask.
 
+pub(crate) mod known;
 pub(crate) mod wait;
 
 use std::io::{self, IsTerminal, Write};

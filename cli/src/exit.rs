@@ -6,13 +6,13 @@
 //! | 1 | internal: a fault of spotmux or of the machine |
 //! | 2 | usage: the command line itself is wrong |
 //! | 3 | bad input: a job, a data set, an adapter or a model is wrong |
-//! | 4 | not found: a model or file is absent, or could not be fetched |
+//! | 4 | not found: a model or file is absent or could not be fetched; no such job or node is known |
 //! | 5 | would not fit: more memory is needed than there is |
 //! | 6 | quarantined: the numbers of at least one job stopped being finite; the others are done |
 //! | 7 | unreachable: no coordinator answers, or it does not believe who asks |
 //! | 8 | conflict: the state does not allow it, or a name is taken |
 //! | 9 | forbidden: the certificate does not allow it |
-//! | 10 | busy: a limit is reached; later, the same may pass |
+//! | 10 | busy: a limit is reached, or what was asked was moved on the way; later, the same may pass |
 //! | 11 | no capacity: no node can do it |
 //! | 12 | the coordinator itself failed |
 //! | 13 | a job that was waited for did not succeed |

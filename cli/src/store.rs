@@ -22,6 +22,16 @@ use entry::Fault;
 pub(crate) use entry::{Entry, Pulled};
 pub(crate) use known::SMOLLM2;
 
+/// What a command calls the model that an adapter names as its base: a known name, one of the model hub, or a path that is
+/// there; nothing where it is none, as a hash.
+pub(crate) fn called(base: &str) -> Option<String> {
+    let last = base.rsplit('/').next().unwrap_or(base);
+    match known::find(last) {
+        Some(known) => Some(known.name.to_owned()),
+        None => (hub::is_name(base) || Path::new(base).exists()).then(|| base.to_owned()),
+    }
+}
+
 /// The folder of fetched models.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {

@@ -2,18 +2,20 @@
 //!
 //! - `AR-1` What a key shows is whole: an object appears at once, after its bytes are durable.
 //! - `AR-2` [`Store::create`] never replaces: of two who create one key, one is told that it exists.
-//! - `AR-3` Damage is found by who knows the [`Stamp`]: [`Store::get_checked`].
+//! - `AR-3` Damage is found by who knows the [`Stamp`]: [`Store::get_checked`], [`Store::pieces`].
 //!
 //! Large things are written first and what names them last, with [`Store::create`] or [`Store::put`].
 
 mod address;
 mod blocking;
 mod key;
+mod pieces;
 mod stamp;
 
 pub use address::{Address, AddressError};
 pub use blocking::BlockingStore;
 pub use key::{BadKey, Key};
+pub use pieces::Pieces;
 pub use stamp::Stamp;
 
 use std::collections::BTreeMap;

@@ -38,6 +38,28 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     })
 }
 
+/// What each table of a list comes to when it is read by itself: its first fault is told by its path, without a place in the text.
+/// Nothing where the text is no TOML, or has no such list.
+#[must_use]
+pub fn each<T: DeserializeOwned>(text: &str, list: &str) -> Vec<Result<T, String>> {
+    let Ok(table) = text.parse::<toml::Table>() else {
+        return Vec::new();
+    };
+    let Some(toml::Value::Array(all)) = table.get(list) else {
+        return Vec::new();
+    };
+    let read = |(at, one): (usize, &toml::Value)| {
+        serde_path_to_error::deserialize(one.clone()).map_err(|error| {
+            let message = suggest::told(&error.inner().to_string());
+            match full(&error.path().to_string(), error.inner().message()) {
+                Some(path) => format!("{list}[{at}].{path}: {message}"),
+                None => format!("{list}[{at}]: {message}"),
+            }
+        })
+    };
+    all.iter().enumerate().map(read).collect()
+}
+
 /// The path down to the key that is meant: readers of tagged tables lose its last part, and the message has it.
 fn full(path: &str, message: &str) -> Option<String> {
     let known = if path == "." { "" } else { path };

@@ -64,7 +64,7 @@ pub(crate) struct ProblemArgs {
     #[arg(value_name = "JOBS.toml")]
     pub(crate) jobs: Option<PathBuf>,
     /// The backbone: a folder, a .gguf file, a fetched model, a config.json alone, or a known name such as llama-3-70b
-    /// [default: the one in the file of jobs]
+    /// [default: the one in the file of jobs; with --cluster, the cluster's]
     #[arg(long, short, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// How the weights of blocks are kept [default: as they lie in the files; bf16 where there are none]
@@ -77,10 +77,10 @@ pub(crate) struct ProblemArgs {
         conflicts_with = "cluster_nodes"
     )]
     pub(crate) nodes: Option<String>,
-    /// The nodes of the running cluster; without a file of jobs, its jobs too, beside what stands there
+    /// The nodes of the running cluster, and its model; of `plan` without a file of jobs, its jobs too, beside what stands there
     #[arg(long = "cluster")]
     pub(crate) cluster_nodes: bool,
-    /// What `spotmux profile` wrote; may be given again for other devices
+    /// What `spotmux profile` wrote; may be given again for other devices [default: with --cluster, those of its file]
     #[arg(long, value_name = "FILE")]
     pub(crate) profile: Vec<PathBuf>,
     /// Tokens of a sample, where no tokenizer tells
@@ -95,7 +95,7 @@ pub(crate) struct ProblemArgs {
     /// The most that company may add to a job's step, in percent of the step alone
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) max_added_latency: Option<u32>,
-    /// When a job that fits joins those that train [default: no-loss; with --cluster, as its file says]
+    /// When a job that fits joins those that train [default: no-loss; with --cluster, as its file says where all devices were measured]
     #[arg(long, value_enum)]
     pub(crate) saturation: Option<Joining>,
     #[command(flatten)]
@@ -150,7 +150,8 @@ Examples:
   spotmux quote jobs.toml --nodes nodes.toml --deadline 12
   spotmux quote jobs.toml --cluster --profile cpu.profile.json --json
 
-As if all jobs of the file were sent now. The range is 10 % around a measured profile and 50 % around a computed one, and \
+As if all jobs of the file were sent now, and no other trained: with --cluster too, on its nodes and its model. What trains is not \
+paused for another, so one that waits begins when another ends. The range is 10 % around a measured profile and 50 % around a computed one, and \
 the losses that the nodes are said to have; a job pays for its share of the rows.";
 
 /// Arguments of `spotmux quote`.

@@ -1,6 +1,6 @@
 //! `spotmux adapter export`: makes an adapter of a checkpoint, as of a job that was set aside.
 
-use gpu_actor::peft::files::{self, Export};
+use gpu_actor::peft::files::Export;
 use gpu_actor::peft::layout::Layout;
 use gpu_actor::train::store::{self, Saved};
 use serde::Serialize;
@@ -11,6 +11,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::render::{self, Output};
 use crate::settings::Settings;
 use crate::training::place::Place;
+use crate::training::record::{self, Record};
 
 /// What a program is told.
 #[derive(Debug, Serialize)]
@@ -46,10 +47,7 @@ pub(crate) fn run(
             let message = format!(
                 "{folder} holds no good state: the job was set aside at step {step}, and no sound checkpoint of a step before is left"
             );
-            return Err(Failure::new(Exit::NotFound, message).hint(format!(
-                "train it again with checkpoint.every_steps below {step}; a folder of its checkpoints that is named itself is taken \
-                 as it is"
-            )));
+            return Err(Failure::new(Exit::NotFound, message).hint(another_way(step)));
         }
         let message = format!("{folder} holds no sound checkpoint");
         return Err(Failure::new(Exit::NotFound, message)
@@ -78,7 +76,11 @@ pub(crate) fn run(
         shape: &model.shape,
         base: &base,
     };
-    files::write(&args.output, &export, &[]).or_exit(Exit::BadInput)?;
+    let progress = &state.progress;
+    record::write(&args.output, &export, |files| {
+        let record = Record::of_run(&saved.identity, progress, &base, files);
+        record.bytes().map(Some)
+    })?;
     if saved.identity.backbone != model.content_hash() {
         output.note(format!(
             "note: the job was trained on a backbone with other weights than {}, or with these in another format",
@@ -96,9 +98,23 @@ pub(crate) fn run(
     let whole = render::toml_text(&whole.display().to_string());
     output.next(&[
         format!("spotmux generate --model {model} --adapter {folder} 'Your prompt'"),
-        format!("in another job, as with a lower optimizer.learning_rate: init_from = {whole}"),
+        format!(
+            "in another job, as with a lower optimizer.learning_rate or optimizer.max_grad_norm: init_from = {whole}"
+        ),
     ]);
     Ok(Exit::Done)
+}
+
+/// What to do where no good state is left of a job that was set aside at this step.
+fn another_way(step: u64) -> String {
+    const AS_IT_IS: &str = "a folder of its checkpoints that is named itself is taken as it is";
+    if step < 2 {
+        return format!(
+            "no state but that of the start is good: train it again with a lower optimizer.learning_rate or with \
+             optimizer.max_grad_norm, or look at the sample; {AS_IT_IS}"
+        );
+    }
+    format!("train it again with checkpoint.every_steps below {step}; {AS_IT_IS}")
 }
 
 fn told(saved: &Saved, base: String, written: String) -> Told {
@@ -132,4 +148,19 @@ fn text(told: &Told) -> String {
         pairs.push(("skipped", told.skipped.join("; ")));
     }
     render::facts(&pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::another_way;
+
+    #[test]
+    fn no_checkpoint_is_asked_for_where_there_can_be_none() {
+        for step in [0, 1] {
+            let way = another_way(step);
+            assert!(!way.contains("every_steps"), "{way}");
+            assert!(way.contains("optimizer.max_grad_norm"), "{way}");
+        }
+        assert!(another_way(2).contains("every_steps below 2"));
+    }
 }

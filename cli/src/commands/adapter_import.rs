@@ -1,14 +1,15 @@
 //! `spotmux adapter import`: takes in an adapter made elsewhere.
 
-use gpu_actor::peft::files::{self, Export};
+use gpu_actor::peft::files::Export;
 use serde::Serialize;
 
 use crate::adapter_folder;
 use crate::args::ImportArgs;
 use crate::backbone;
-use crate::exit::{Exit, Failure, OrExit};
+use crate::exit::{Exit, Failure};
 use crate::render::{self, Output};
 use crate::settings::Settings;
+use crate::training::record;
 
 /// What a program is told.
 #[derive(Debug, Serialize)]
@@ -42,7 +43,8 @@ pub(crate) fn run(
             shape: &model.shape,
             base: &base,
         };
-        files::write(folder, &export, &[]).or_exit(Exit::BadInput)?;
+        let from = &opened.folder;
+        record::write(folder, &export, |files| record::carried(from, &files))?;
     }
     let told = Told {
         from: opened.folder.display().to_string(),

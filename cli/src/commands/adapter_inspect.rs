@@ -14,6 +14,7 @@ use crate::backbone;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::render::{self, Output};
 use crate::settings::Settings;
+use crate::store;
 
 /// What a program is told.
 #[derive(Debug, Serialize)]
@@ -55,9 +56,10 @@ pub(crate) fn run(
     if let Some(name) = &args.model {
         let model = backbone::as_shipped(settings, name)?;
         let opened = adapter_folder::open(&folder, &model.shape)?;
-        other_base = adapter_folder::other_base(opened.found.base.as_deref(), &model);
-        if let Some(other) = &other_base {
-            output.note(format!("note: {other}"));
+        let base = opened.found.base.as_deref();
+        other_base = adapter_folder::other_base(base, &model);
+        if let Some(said) = adapter_folder::of_base(base, &model) {
+            output.note(format!("note: {said}"));
         }
     }
     let values: u64 = tensors
@@ -77,17 +79,25 @@ pub(crate) fn run(
         tensors,
     };
     output.result(&told, &facts(&told))?;
+    output.next(&next(&told));
+    Ok(Exit::Done)
+}
+
+/// What can be done with it, with the model that was asked about, else the one that it names.
+fn next(told: &Told<'_>) -> Vec<String> {
+    let asked = told.fits.map(str::to_owned);
+    let model = asked.or_else(|| store::called(told.base.as_deref()?));
+    let model = model.map_or_else(|| "MODEL".into(), |model| render::shell_word(&model));
     let word = render::shell_word(&told.path);
     let mut next = vec![format!(
-        "spotmux generate --model MODEL --adapter {word} 'Your prompt'"
+        "spotmux generate --model {model} --adapter {word} 'Your prompt'"
     )];
     if told.spec.changes_weights() {
         next.push(format!(
-            "spotmux adapter merge {word} --model MODEL --output DIR"
+            "spotmux adapter merge {word} --model {model} --output DIR"
         ));
     }
-    output.next(&next);
-    Ok(Exit::Done)
+    next
 }
 
 fn tensors(weights: &Path) -> Result<Vec<ToldTensor>, Failure> {
@@ -146,4 +156,41 @@ fn facts(told: &Told<'_>) -> String {
         ));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn what_is_next_names_the_model_where_it_is_known() {
+        let spec: AdapterSpec = serde_json::from_str(r#"{"method":"lora","rank":2}"#).unwrap();
+        let named = |fits, base: Option<&str>| {
+            let told = Told {
+                path: "a".into(),
+                method: String::new(),
+                spec: &spec,
+                base: base.map(str::to_owned),
+                tensors: Vec::new(),
+                values: 0,
+                bytes: 0,
+                fits,
+                other_base: None,
+            };
+            next(&told)[1].clone()
+        };
+        let hub = Some("HuggingFaceTB/SmolLM2-135M-Instruct");
+        let told = named(None, hub);
+        assert_eq!(
+            told,
+            "spotmux adapter merge a --model smollm2-135m-instruct --output DIR"
+        );
+        assert!(named(Some("my model"), hub).contains("--model 'my model'"));
+        assert!(named(None, Some("owner/other")).contains("--model owner/other "));
+        for unknown in [None, Some("sha256:00")] {
+            assert!(named(None, unknown).contains("--model MODEL "));
+        }
+    }
 }

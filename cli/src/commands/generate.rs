@@ -62,8 +62,8 @@ pub(crate) fn run(
             let opened = adapter_folder::open(folder, &backbone.model.shape)?;
             let base = opened.found.base.as_deref();
             other_base = adapter_folder::other_base(base, &backbone.model);
-            if let Some(other) = &other_base {
-                output.note(format!("note: {other}"));
+            if let Some(said) = adapter_folder::of_base(base, &backbone.model) {
+                output.note(format!("note: {said}"));
             }
             stage.attach(opened.adapter())
         }

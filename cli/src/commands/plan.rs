@@ -25,9 +25,10 @@ pub(crate) fn run(args: &PlanArgs, session: &Session<'_>) -> Result<Exit, Failur
         (problem::of(asked, session)?, None)
     };
     let options = &mut problem.snapshot.options;
-    options.fuse = !args.no_fuse;
-    options.order = !args.no_order;
-    options.align = !args.no_align;
+    // What the cluster has switched off stays off.
+    options.fuse &= !args.no_fuse;
+    options.order &= !args.no_order;
+    options.align &= !args.no_align;
     let output = session.output;
     let clock = Stopwatch::start();
     let found = solve(

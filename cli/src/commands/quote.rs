@@ -1,7 +1,7 @@
 //! `spotmux quote`: when jobs would be done, what they would cost, and the chance to keep a deadline.
 
 use coordinator::plan::place::NoPlace;
-use coordinator::plan::quote::{Cost, Quote, quote};
+use coordinator::plan::quote::{Cost, Quote, quotes};
 use coordinator::plan::solve::{NoPlan, solve};
 use serde_json::{Value, json};
 use shared::units::{MicroUsd, Micros};
@@ -48,13 +48,14 @@ pub(crate) fn run(args: &QuoteArgs, session: &Session<'_>) -> Result<Exit, Failu
         ("in time", Align::Right),
     ]);
     let mut told = Vec::new();
+    let quoted = quotes(&problem.snapshot, &plan).or_exit(Exit::Internal)?;
     for (id, job) in &problem.jobs {
-        let found = quote(&problem.snapshot, &plan, *id).or_exit(Exit::Internal)?;
+        let found = quoted.get(id);
         let refused = explanation.refused.get(id);
-        told.push(told_of(&job.name, found.as_ref(), refused));
+        told.push(told_of(&job.name, found, refused));
         let mut cells = vec![id.to_string(), job.name.clone()];
         match found {
-            Some(quote) => cells.extend(cells_of(&quote)),
+            Some(quote) => cells.extend(cells_of(quote)),
             None => cells.extend((0..9).map(|_| "-".to_owned())),
         }
         table.row(cells);

@@ -274,14 +274,15 @@ fn way_back(report: &JobReport, every: u64, jobs: &Jobs) -> String {
     match &report.last_good {
         Some(good) => format!(
             "the state of step {} is good; an adapter of it, to be used or named in init_from of a job with another learning \
-             rate: spotmux adapter export {} --model {} --output {}",
+             rate or optimizer.max_grad_norm: spotmux adapter export {} --model {} --output {}",
             good.step,
             render::shell_word(&good.checkpoint),
             render::shell_word(&jobs.model_from_here()),
             render::shell_word(&format!("{}-last-good", report.job)),
         ),
         None if report.step < 2 => {
-            "no state but that of the start is good: lower optimizer.learning_rate, or look at the sample".to_owned()
+            "no state but that of the start is good: lower optimizer.learning_rate, set optimizer.max_grad_norm, or look at the sample"
+                .to_owned()
         }
         None => format!(
             "no state is kept that is good: that of step {} is what broke; train it again with checkpoint.every_steps lower than that \

@@ -1,6 +1,6 @@
 //! A coordinator of tests: answers by a function, and remembers what it was asked.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::path::Path;
 
@@ -20,6 +20,8 @@ pub(crate) struct Scripted {
     pub(crate) asked: RefCell<Vec<Request>>,
     /// What was uploaded: hash and bytes.
     pub(crate) uploaded: RefCell<Vec<(String, Vec<u8>)>>,
+    /// How often it was connected to anew.
+    pub(crate) again: Cell<u32>,
 }
 
 impl Scripted {
@@ -29,6 +31,7 @@ impl Scripted {
             lost: false,
             asked: RefCell::default(),
             uploaded: RefCell::default(),
+            again: Cell::default(),
         }
     }
 
@@ -99,5 +102,13 @@ impl Control for Scripted {
             }
         }
         Ok(files)
+    }
+
+    fn again(&self) -> Result<(), Failure> {
+        self.again.set(self.again.get() + 1);
+        match self.lost {
+            true => Err(Failure::new(Exit::Unreachable, "no connection")),
+            false => Ok(()),
+        }
     }
 }

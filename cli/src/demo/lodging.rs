@@ -13,7 +13,7 @@ use shared::config::load::{self, Loaded};
 use shared::job::Products;
 use shared::units::Bytes;
 
-use super::steady::is_lost;
+use crate::control::is_lost;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
 use crate::local::cluster::{self, Line, Serving};

@@ -11,8 +11,8 @@ use shared::wire::request::{FileRef, Reply, Request};
 
 use crate::clock::Stopwatch;
 use crate::control::quic::Quic;
-use crate::control::{Control, Flow};
-use crate::exit::{Exit, Failure};
+use crate::control::{Control, Flow, is_lost};
+use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 
 /// How long a coordinator may be away.
@@ -25,11 +25,6 @@ pub(crate) struct Steady<'a> {
     loaded: &'a Loaded,
     interrupt: &'a Interrupt,
     held: RefCell<Option<Rc<Quic>>>,
-}
-
-/// Whether nobody answered, or one who is about to end: the same may pass when it is back.
-pub(crate) fn is_lost(failure: &Failure) -> bool {
-    matches!(failure.exit, Exit::Unreachable | Exit::Busy)
 }
 
 impl<'a> Steady<'a> {
@@ -91,5 +86,11 @@ impl Control for Steady<'_> {
 
     fn download(&self, request: &Request, folder: &Path) -> Result<Vec<FileRef>, Failure> {
         self.with(|quic| quic.download(request, folder))
+    }
+
+    /// The next request connects.
+    fn again(&self) -> Result<(), Failure> {
+        self.held.replace(None);
+        self.interrupt.check()
     }
 }

@@ -14,10 +14,9 @@ use super::heard::Heard;
 use super::lodging::News;
 use super::question::{self, Answers};
 use super::shift::{Held, Moved, Shift};
-use super::steady;
 use crate::clock::Stopwatch;
 use crate::commands::cluster::{fetch, submit};
-use crate::control::{Flow, unfitting};
+use crate::control::{Flow, is_lost, unfitting};
 use crate::desk::{Desk, wait};
 use crate::exit::{Exit, Failure};
 use crate::local::state::State;
@@ -153,15 +152,9 @@ impl Tour<'_> {
             let reason = view.reason.as_ref().map(|reason| reason.message.clone());
             return Ok(Some(reason.unwrap_or_else(|| view.state.to_string())));
         }
-        let files = fetch::fetch(&JobRef::Id(view.id), &job.place.adapter(), self.desk)?;
-        let files = files
-            .into_iter()
-            .map(|file| FileRecord {
-                name: file.path,
-                bytes: file.bytes.0,
-                sha256: file.sha256,
-            })
-            .collect();
+        let (id, place) = (JobRef::Id(view.id), job.place.adapter());
+        let files = fetch::fetch(&id, &place, self.desk, |_, _| Ok(()))?;
+        let files = files.iter().map(FileRecord::of_fetched).collect();
         keep::complete(job, progress, self.base, files)?;
         Ok(None)
     }
@@ -175,7 +168,7 @@ impl Seen<'_> {
             let followed = self.follow();
             let over = self.hear_of_processes();
             match followed {
-                Err(failure) if steady::is_lost(&failure) && left > 0 && !over => {
+                Err(failure) if is_lost(&failure) && left > 0 && !over => {
                     left -= 1;
                     self.board.say("  the coordinator is away; waiting for it");
                 }

@@ -1,13 +1,16 @@
-//! Waiting for the cluster to come to something: by its events, not by the clock.
+//! Waiting for the cluster to come to something: by its events, not by the clock, and over restarts of the coordinator.
 
 use shared::ids::EventNumber;
 use shared::wire::request::{JobRef, Reply, Request};
 use shared::wire::view::{EventView, JobView};
 
 use super::Desk;
-use crate::control::{Flow, unfitting};
+use crate::control::{Flow, is_lost, unfitting};
 use crate::exit::{Exit, Failure};
 use crate::shown::events;
+
+/// Connections in a row on which nothing comes before a coordinator is given up.
+const TRIES: u32 = 20;
 
 /// Looks until `done` says so: now, and after every batch of events or sign of life. Events are shown as they come.
 ///
@@ -18,19 +21,12 @@ pub(crate) fn until(
     after: EventNumber,
     mut done: impl FnMut() -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
-    if done()? {
-        return Ok(());
+    match done() {
+        Ok(true) => return Ok(()),
+        Err(failure) if !is_lost(&failure) => return Err(failure),
+        Ok(false) | Err(_) => {}
     }
-    let mut reached = false;
-    let request = Request::Events {
-        job: None,
-        after,
-        follow: true,
-    };
-    desk.control.stream(&request, &mut |reply| {
-        let Reply::Events(batch) = reply else {
-            return Err(unfitting(&reply));
-        };
+    follow(desk, None, after, &mut |batch| {
         for event in batch.iter().filter(|event| tells(event)) {
             desk.output.note(events::line(event));
         }
@@ -38,14 +34,78 @@ pub(crate) fn until(
             let message = "interrupted; the cluster goes on";
             return Err(Failure::new(Exit::Interrupted, message));
         }
-        reached = done()?;
+        let reached = done()?;
         Ok(if reached { Flow::Enough } else { Flow::More })
-    })?;
-    if reached {
-        return Ok(());
+    })
+}
+
+/// Hands on what happens after an event, each batch or sign of life as it comes, until it is enough. A coordinator that is started
+/// again meanwhile is asked to go on after the last event that was handed on.
+///
+/// # Errors
+/// What `take` says; [`Exit::Unreachable`] when the coordinator does not come back.
+pub(crate) fn follow(
+    desk: &Desk<'_>,
+    job: Option<&JobRef>,
+    after: EventNumber,
+    take: &mut dyn FnMut(&[EventView]) -> Result<Flow, Failure>,
+) -> Result<(), Failure> {
+    let (mut last, mut vain) = (after, 0);
+    loop {
+        let request = Request::Events {
+            job: job.cloned(),
+            after: last,
+            follow: true,
+        };
+        let mut enough = false;
+        let followed = desk.control.stream(&request, &mut |reply| {
+            let batch = match reply {
+                Reply::Events(batch) => batch,
+                Reply::Done => return Ok(Flow::Enough),
+                other => return Err(unfitting(&other)),
+            };
+            vain = 0;
+            // Whatever comes of it, it is not told again.
+            last = batch.last().map_or(last, |event| last.max(event.number));
+            let flow = take(&batch)?;
+            enough = flow == Flow::Enough;
+            Ok(flow)
+        });
+        let lost = match followed {
+            Ok(()) if enough => return Ok(()),
+            Ok(()) => {
+                let message = "the coordinator ended the stream of events";
+                Failure::new(Exit::Unreachable, message)
+            }
+            Err(failure) if is_lost(&failure) => failure,
+            Err(failure) => return Err(failure),
+        };
+        vain += 1;
+        if vain > TRIES {
+            return Err(lost);
+        }
+        desk.control.again()?;
     }
-    let message = "the coordinator ended the stream of events before the end was reached";
-    Err(Failure::new(Exit::Unreachable, message))
+}
+
+/// Does what may be done twice, and does it again when the coordinator was started again meanwhile.
+///
+/// # Errors
+/// What `work` says; [`Exit::Unreachable`] when the coordinator does not come back.
+pub(crate) fn over_restarts<T>(
+    desk: &Desk<'_>,
+    mut work: impl FnMut() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let mut vain = 0;
+    loop {
+        match work() {
+            Err(failure) if failure.exit == Exit::Unreachable && vain < TRIES => {
+                vain += 1;
+                desk.control.again()?;
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Steps are too many to be told one by one.
@@ -103,4 +163,68 @@ pub(crate) fn exit_of<'a>(jobs: impl IntoIterator<Item = &'a JobView>) -> Exit {
     use shared::life::JobState;
     let all = jobs.into_iter().all(|job| job.state == JobState::Succeeded);
     if all { Exit::Done } else { Exit::JobEnded }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use shared::wire::request::RefusalCode;
+    use shared::wire::view::Level;
+
+    use super::*;
+    use crate::control::scripted::{Scripted, refused};
+    use crate::desk::tests::at;
+    use crate::shown::samples;
+
+    #[test]
+    fn events_are_followed_over_a_restart_and_each_is_told_once() {
+        let control = Scripted::new(|request, before| {
+            let Request::Events { after, follow, .. } = request else {
+                panic!("{request:?}")
+            };
+            assert!(*follow);
+            let event = |number| samples::event(number, Level::Info, "step", "");
+            match before {
+                0 => {
+                    assert_eq!(*after, EventNumber(3));
+                    let mut replies = vec![Reply::Events(vec![event(4), event(5)])];
+                    replies.extend(refused(RefusalCode::Busy, "the coordinator is ending"));
+                    replies
+                }
+                // A stream that just ends is one that was cut.
+                1 => vec![Reply::Events(Vec::new())],
+                _ => {
+                    assert_eq!(*after, EventNumber(5));
+                    vec![Reply::Events(vec![event(6)])]
+                }
+            }
+        });
+        let mut told = Vec::new();
+        let followed = at(&control, None, |desk| {
+            follow(desk, None, EventNumber(3), &mut |batch| {
+                told.extend(batch.iter().map(|event| event.number.0));
+                let enough = told.last() == Some(&6);
+                Ok(if enough { Flow::Enough } else { Flow::More })
+            })
+        });
+        followed.unwrap();
+        assert_eq!(told, [4, 5, 6]);
+        assert_eq!(control.again.get(), 2);
+    }
+
+    #[test]
+    fn a_coordinator_that_says_nothing_any_more_is_given_up() {
+        let control = Scripted::new(|_, _| refused(RefusalCode::Busy, "it is ending"));
+        let followed = at(&control, None, |desk| {
+            follow(desk, None, EventNumber(0), &mut |_| Ok(Flow::More))
+        });
+        assert_eq!(followed.unwrap_err().exit, Exit::Busy);
+        assert_eq!(control.again.get(), TRIES);
+        let gone = Scripted::lost();
+        let followed = at(&gone, None, |desk| {
+            follow(desk, None, EventNumber(0), &mut |_| Ok(Flow::More))
+        });
+        assert_eq!(followed.unwrap_err().exit, Exit::Unreachable);
+    }
 }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use anyhow::Context;
 use coordinator::plan::answer::{Plan, Replica};
 use coordinator::plan::place::Seat;
+use coordinator::plan::profile::Origin;
 use coordinator::plan::snapshot::{Options, Snapshot};
 use serde_json::{Value, json};
 use shared::ids::JobId;
@@ -67,6 +68,7 @@ pub(crate) fn ask(desk: &Desk<'_>, args: &ProblemArgs) -> Result<(Problem, Stand
         (*id, job)
     });
     let mut assumed = Vec::new();
+    assumed.extend(unmeasured(&snapshot, args.saturation.is_some()));
     if !view.unread.is_empty() {
         let all: Vec<String> = view.unread.iter().map(JobId::to_string).collect();
         assumed.push(format!(
@@ -92,6 +94,22 @@ pub(crate) fn ask(desk: &Desk<'_>, args: &ProblemArgs) -> Result<(Problem, Stand
         jobs,
     };
     Ok((problem, stands))
+}
+
+/// What is to be said of saturation, where the cluster does not ask about it.
+fn unmeasured(snapshot: &Snapshot, asked: bool) -> Option<String> {
+    let devices = snapshot.profiles.values();
+    let guessed: Vec<&str> = devices
+        .filter(|profile| profile.origin != Origin::Measured)
+        .map(|profile| profile.device.as_str())
+        .collect();
+    if asked || guessed.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "no job waits by plan.saturation, as a cluster asks only where all devices were measured (plan.profile): {} was not",
+        guessed.join(", ")
+    ))
 }
 
 /// The plan in force as the planner has it.
@@ -204,6 +222,33 @@ mod tests {
 
     use super::*;
     use crate::shown::samples;
+
+    #[test]
+    fn of_devices_that_were_not_measured_it_is_said_that_nobody_waits_by_saturation() {
+        use coordinator::plan::profile::processor;
+        let planned = crate::planning::backbone::of_shape(
+            crate::planning::shapes::named("llama-2-7b")
+                .unwrap()
+                .unwrap(),
+            "llama".into(),
+        );
+        let profile = processor::unmeasured("cpu avx2", 2, 1 << 30);
+        let mut site = crate::planning::nodes::Site::default();
+        site.profiles.insert(profile.device.clone(), profile);
+        let options = Options::default();
+        let mut snapshot =
+            super::super::problem::snapshot(&planned, site, &BTreeMap::new(), options);
+        let said = unmeasured(&snapshot, false).unwrap();
+        assert!(
+            said.contains("plan.profile") && said.contains("cpu avx2"),
+            "{said}"
+        );
+        assert_eq!(unmeasured(&snapshot, true), None, "it was asked for");
+        for profile in snapshot.profiles.values_mut() {
+            profile.origin = Origin::Measured;
+        }
+        assert_eq!(unmeasured(&snapshot, false), None);
+    }
 
     #[test]
     fn what_stands_is_shown_beside_what_would_be() {

@@ -104,23 +104,8 @@ fn beside(
     base: &str,
     files: Vec<FileRecord>,
 ) -> Result<[(&'static str, Vec<u8>); 2], Failure> {
-    let provenance = Record {
-        spotmux: env!("CARGO_PKG_VERSION").into(),
-        job: job.name().into(),
-        job_sha256: job.ready.identity.hash(),
-        base: base.into(),
-        base_sha256: job.ready.identity.backbone.clone(),
-        data_sha256: job.ready.identity.data.clone(),
-        seed: job.spec().seed,
-        step: progress.step,
-        tokens: progress.tokens,
-        first_loss: progress.first_loss,
-        last_loss: progress.last_loss,
-        first_eval: progress.first_eval,
-        last_eval: progress.last_eval,
-        files,
-    };
-    let record = serde_json::to_vec_pretty(&provenance).or_exit(Exit::Internal)?;
+    let provenance = Record::of_run(&job.ready.identity, progress, base, files);
+    let record = provenance.bytes()?;
     let card = card(job, &provenance).into_bytes();
     Ok([("README.md", card), (PROVENANCE, record)])
 }

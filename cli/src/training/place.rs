@@ -19,7 +19,7 @@ use crate::exit::{Exit, Failure, OrExit};
 /// Largest file of metrics read.
 const LARGEST_METRICS: u64 = 4 << 30;
 /// Beside an adapter: where it came from.
-pub(super) const PROVENANCE: &str = "spotmux.json";
+pub(crate) const PROVENANCE: &str = "spotmux.json";
 
 /// The folder of a job's results.
 #[derive(Clone, Debug)]

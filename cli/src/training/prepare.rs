@@ -1,7 +1,6 @@
 //! Each job with its data, its values and its earlier state, or everything that is wrong with all of them at once.
 
 use data::dataset::LoadError;
-use gpu_actor::peft::{config, files};
 use gpu_actor::train::prepare::{self, PrepareError, Surroundings};
 use gpu_actor::train::progress::{self, Progress};
 use kernels::cpu::Cpu;
@@ -148,7 +147,8 @@ fn one(
     let adapter = place.adapter();
     let there = adapter.symlink_metadata().is_ok();
     let hash = ready.identity.hash();
-    let record = Record::read(&adapter).filter(|record| record.job_sha256 == hash);
+    let record =
+        Record::read(&adapter).filter(|record| record.job_sha256.as_deref() == Some(&*hash));
     let damage = record.as_ref().and_then(|record| record.damage(&adapter));
     let done = there && record.is_some() && damage.is_none();
     if !done {
@@ -161,7 +161,7 @@ fn one(
             spec.name
         ));
     }
-    if let Some(other) = other_base(spec, around) {
+    if let Some(other) = base_of_start(spec, around) {
         output.note(format!("job {}: init_from: {other}", spec.name));
     }
     let (rows, held_out) = (ready.data.train.len(), ready.data.eval.len());
@@ -218,12 +218,10 @@ fn one(
     })
 }
 
-/// Says so when the adapter that a job starts from names another base model.
-fn other_base(spec: &JobSpec, around: &Surroundings<'_>) -> Option<String> {
+/// What is to be said of the base model that the adapter names which a job starts from.
+fn base_of_start(spec: &JobSpec, around: &Surroundings<'_>) -> Option<String> {
     let folder = around.folder.join(spec.init_from.as_ref()?);
-    let text = files::read_config(&folder.join(files::CONFIG)).ok()?;
-    let found = config::read(&text).ok()?;
-    adapter_folder::other_base(found.base.as_deref(), around.model)
+    adapter_folder::of_base(adapter_folder::named_base(&folder).as_deref(), around.model)
 }
 
 /// Why early stopping has no row to look at, and what gives it one.

@@ -3,12 +3,18 @@
 use std::path::Path;
 
 use data::regular;
+use gpu_actor::durable;
+use gpu_actor::peft::files::{AdapterFileError, Export};
+use gpu_actor::train::identity::Identity;
 use gpu_actor::train::progress::Progress;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use shared::hexadecimal;
+use shared::wire::request::FileRef;
 
 use super::place::PROVENANCE;
+use crate::exit::{Exit, Failure, OrExit};
 
 /// Largest record read.
 const LARGEST: u64 = 1 << 20;
@@ -20,10 +26,20 @@ const LARGEST_FILE: u64 = 16 << 30;
 pub(crate) struct Record {
     pub(crate) spotmux: String,
     pub(crate) job: String,
-    /// SHA-256 over all that the job's results depend on.
-    pub(crate) job_sha256: String,
+    /// Of one that was fetched: the cluster, the job's id there, and the name of its submission in all logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cluster: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trace: Option<String>,
+    /// SHA-256 over all that the job's results depend on; absent where that is not known, as of one that was fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) job_sha256: Option<String>,
     pub(crate) base: String,
-    pub(crate) base_sha256: String,
+    /// Content hash of the backbone; absent as `job_sha256`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) base_sha256: Option<String>,
     pub(crate) data_sha256: String,
     pub(crate) seed: u64,
     pub(crate) step: u64,
@@ -45,6 +61,15 @@ pub(crate) struct FileRecord {
 }
 
 impl FileRecord {
+    /// The record of a file that was fetched and checked.
+    pub(crate) fn of_fetched(file: &FileRef) -> Self {
+        Self {
+            name: file.path.clone(),
+            bytes: file.bytes.0,
+            sha256: file.sha256.clone(),
+        }
+    }
+
     /// The record of these bytes.
     pub(super) fn of(name: &str, bytes: &[u8]) -> Self {
         Self {
@@ -56,6 +81,42 @@ impl FileRecord {
 }
 
 impl Record {
+    /// That of a run of this process.
+    pub(crate) fn of_run(
+        identity: &Identity,
+        progress: &Progress,
+        base: &str,
+        files: Vec<FileRecord>,
+    ) -> Self {
+        Self {
+            spotmux: env!("CARGO_PKG_VERSION").into(),
+            job: identity.spec.name.to_string(),
+            cluster: None,
+            id: None,
+            trace: None,
+            job_sha256: Some(identity.hash()),
+            base: base.into(),
+            base_sha256: Some(identity.backbone.clone()),
+            data_sha256: identity.data.clone(),
+            seed: identity.spec.seed,
+            step: progress.step,
+            tokens: progress.tokens,
+            first_loss: progress.first_loss,
+            last_loss: progress.last_loss,
+            first_eval: progress.first_eval,
+            last_eval: progress.last_eval,
+            files,
+        }
+    }
+
+    /// As it is written.
+    ///
+    /// # Errors
+    /// Never: it has a JSON form.
+    pub(crate) fn bytes(&self) -> Result<Vec<u8>, Failure> {
+        serde_json::to_vec_pretty(self).or_exit(Exit::Internal)
+    }
+
     /// The record of an adapter folder; none when there is no readable one of this version.
     pub(super) fn read(adapter: &Path) -> Option<Self> {
         let text = regular::read_text(&adapter.join(PROVENANCE), LARGEST).ok()?;
@@ -93,5 +154,78 @@ impl Record {
             last_eval: self.last_eval,
             ..Progress::default()
         }
+    }
+}
+
+/// Writes an adapter with the record that goes with its files, if there is one; refuses to replace a folder that is there.
+///
+/// # Errors
+/// [`Exit::BadInput`] when the folder exists, [`Exit::Internal`] when the disk refuses; nothing half written stays.
+pub(crate) fn write(
+    folder: &Path,
+    export: &Export<'_>,
+    record: impl FnOnce(Vec<FileRecord>) -> Result<Option<Vec<u8>>, Failure>,
+) -> Result<(), Failure> {
+    let mut files: Vec<(&str, Vec<u8>)> = export.files().into();
+    let own = files
+        .iter()
+        .map(|(name, bytes)| FileRecord::of(name, bytes));
+    let record = record(own.collect())?;
+    files.extend(record.map(|record| (PROVENANCE, record)));
+    durable::write_folder(folder, &files)
+        .map_err(AdapterFileError::from)
+        .or_exit(Exit::BadInput)
+}
+
+/// The record of an adapter that is written anew: all that it says stays, of whatever version it is, but what its files must be.
+/// None where there is no record.
+pub(crate) fn carried(adapter: &Path, files: &[FileRecord]) -> Result<Option<Vec<u8>>, Failure> {
+    let Ok(text) = regular::read_text(&adapter.join(PROVENANCE), LARGEST) else {
+        return Ok(None);
+    };
+    let Ok(Value::Object(mut record)) = serde_json::from_str::<Value>(&text) else {
+        return Ok(None);
+    };
+    record.insert(
+        "files".into(),
+        serde_json::to_value(files).or_exit(Exit::Internal)?,
+    );
+    let bytes = serde_json::to_vec_pretty(&record).or_exit(Exit::Internal)?;
+    Ok(Some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_carried_with_what_its_files_are_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [FileRecord::of("a", b"new")];
+        assert_eq!(
+            carried(folder.path(), &files).unwrap(),
+            None,
+            "there is none"
+        );
+        let place = folder.path().join(PROVENANCE);
+        fs::write(
+            &place,
+            r#"{"job":"support","step":9,"newer":[1],"files":[]}"#,
+        )
+        .unwrap();
+        let bytes = carried(folder.path(), &files).unwrap().unwrap();
+        let record: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(
+            (&record["job"], &record["step"]),
+            (&"support".into(), &9.into())
+        );
+        assert_eq!(record["newer"][0], 1, "what is not understood stays");
+        assert_eq!(record["files"][0]["sha256"], files[0].sha256.as_str());
+        fs::write(&place, "{").unwrap();
+        assert_eq!(carried(folder.path(), &files).unwrap(), None, "it is none");
     }
 }

@@ -1,5 +1,9 @@
 //! Stages move, nodes and the coordinator are killed: the same bytes.
 
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::Value;
 use shared::random::{Domain, Stream};
 
 use super::run::{Cluster, Sandbox, assert_same};
@@ -47,12 +51,25 @@ fn a_coordinator_that_is_killed_changes_no_bit_and_nothing_starts_anew() {
     let sandbox = Sandbox::new(8);
     let wanted = sandbox.alone();
     let mut cluster = Cluster::start(&sandbox, 2, 2);
+    // Who follows goes on over each restart: that it ends would end every wait here.
+    let follow = sandbox.command(&["events", "-f", "--json"]);
+    cluster.add("follow", follow);
     cluster.submit();
     for at in [20, 75, 125] {
         cluster.until_step(at);
         assert!(cluster.kill("coordinator"));
     }
     let adapters = cluster.adapters();
+    let told = cluster.until("all ends are told to who follows", |cluster| {
+        let told = fs::read_to_string(cluster.sandbox.path().join("follow.out")).ok()?;
+        (told.matches("\"job_succeeded\"").count() == 8).then_some(told)
+    });
+    let events = told
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let numbers: Vec<String> = events.map(|event| event["number"].to_string()).collect();
+    let once: BTreeSet<&String> = numbers.iter().collect();
+    assert_eq!(once.len(), numbers.len(), "each is told once");
     let recoveries = cluster.until("the jobs", |cluster| {
         let jobs = cluster.jobs()?;
         jobs.iter()

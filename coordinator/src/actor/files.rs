@@ -1,22 +1,26 @@
 //! Files of clients in the store of artifacts: by content hash, whole or not at all.
 //!
 //! - `FI-1` A client that sends keeps a file on disk, not memory: few are in memory at once, and no client decides how long.
+//! - `FI-2` A file that is fetched is on disk, and never whole in memory: it is copied and proven first, then sent piece by piece.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use shared::artifact::{ArtifactError, Key, Stamp, Store};
 use shared::life::JobState;
 use shared::net::client::receive_body;
-use shared::net::fault::NetError;
+use shared::net::fault::{CloseCode, NetError};
 use shared::net::stream::Stream;
 use shared::units;
 use shared::wire::request::{FileRef, JobRef, Refusal, RefusalCode, Reply, Submission};
-use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 
 use crate::life::ledger::Ledger;
+
+/// Bytes of a file that is sent held at once.
+const PIECE: usize = 256 << 10;
 
 /// Where a file of this content lies.
 fn key(sha256: &str) -> Result<Key, Refusal> {
@@ -171,42 +175,64 @@ pub(super) fn adapter(
     Err(refusal(RefusalCode::NotFound, message))
 }
 
-/// Sends the files of an adapter, each with its name and content hash; none that is not what its replica wrote.
+/// Sends the files of an adapter, each with its name and content hash, by a file of a folder here; none that is not what its
+/// replica wrote.
 pub(super) async fn send_adapter(
     store: &Store,
+    folder: &Path,
     files: &[(String, String, units::Bytes)],
     stream: &mut Stream,
 ) -> Result<Result<Reply, Refusal>, NetError> {
     for written in files {
-        let (file, bytes) = match read(store, written).await {
-            Ok(read) => read,
+        let (file, mut body) = match copy(store, folder, written).await {
+            Ok(copied) => copied,
             Err(refusal) => return Ok(Err(refusal)),
         };
+        let units::Bytes(mut left) = file.bytes;
         stream.sender.send(&Reply::File(file)).await?;
-        stream.sender.send_raw(bytes).await?;
+        while left > 0 {
+            let mut piece = BytesMut::zeroed(PIECE.min(usize::try_from(left).unwrap_or(PIECE)));
+            let Ok(read @ 1..) = body.read(&mut piece).await else {
+                // The disk under a copy that was just made: all that can be done is not to end in order.
+                stream.sender.reset(CloseCode::Malformed);
+                return Err(NetError::Ended { due: "file" });
+            };
+            piece.truncate(read);
+            left -= read as u64;
+            stream.sender.send_raw(piece.freeze()).await?;
+        }
     }
     Ok(Ok(Reply::Done))
 }
 
-/// A file that must be what was written.
-async fn read(
+/// Copies a file that must be what was written into one without a name, at its start. FI-2
+async fn copy(
     store: &Store,
+    folder: &Path,
     (text, sha256, size): &(String, String, units::Bytes),
-) -> Result<(FileRef, Bytes), Refusal> {
+) -> Result<(FileRef, tokio::fs::File), Refusal> {
     let wrong = |error: String| refusal(RefusalCode::Internal, format!("{text}: {error}"));
+    let disk =
+        |error: std::io::Error| wrong(format!("cannot be copied to {}: {error}", folder.display()));
     let key = Key::new(text).map_err(|error| wrong(error.to_string()))?;
     let stamp = Stamp {
         sha256: sha256.clone(),
         bytes: *size,
     };
-    let bytes = store.get_checked(&key, &stamp).await;
-    let bytes = bytes.map_err(|error| internal(&error))?;
+    let mut body = tokio::fs::File::from_std(tempfile::tempfile_in(folder).map_err(disk)?);
+    let pieces = store.pieces(&key, &stamp).await;
+    let mut pieces = pieces.map_err(|error| internal(&error))?;
+    while let Some(piece) = pieces.next().await.map_err(|error| internal(&error))? {
+        body.write_all(&piece).await.map_err(disk)?;
+    }
+    body.flush().await.map_err(disk)?;
+    body.rewind().await.map_err(disk)?;
     let file = FileRef {
         path: text.rsplit('/').next().unwrap_or(text).to_owned(),
         sha256: stamp.sha256,
         bytes: stamp.bytes,
     };
-    Ok((file, bytes))
+    Ok((file, body))
 }
 
 #[cfg(test)]
@@ -308,18 +334,20 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let store = Store::open(&root.path().display().to_string(), &BTreeMap::new()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = { runtime }.build().unwrap();
+        let runtime = { runtime }.enable_all().build().unwrap();
         let own = written(b"{}");
         let key = Key::new(&own.0).unwrap();
         runtime.block_on(async {
             store.put(&key, &b"{}"[..]).await.unwrap();
-            let (file, bytes) = read(&store, &own).await.unwrap();
+            let (file, mut body) = copy(&store, root.path(), &own).await.unwrap();
+            let mut bytes = Vec::new();
+            body.read_to_end(&mut bytes).await.unwrap();
             assert_eq!(
                 (file.path.as_str(), &bytes[..]),
                 ("adapter_config.json", &b"{}"[..])
             );
             store.put(&key, &b"[]"[..]).await.unwrap();
-            let refused = read(&store, &own).await.unwrap_err();
+            let refused = copy(&store, root.path(), &own).await.unwrap_err();
             assert!(refused.message.contains("damaged"), "{refused:?}");
         });
     }

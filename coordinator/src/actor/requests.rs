@@ -54,12 +54,13 @@ impl Service for CoordinatorService {
         let reply = match request {
             Request::HasFile(file) => files::has(store, &file).await,
             Request::PutFile(file) => {
-                let folder = self.settings.journal.parent();
-                let beside = (folder.unwrap_or_else(|| Path::new(".")), &self.in_memory);
+                let beside = (self.beside(), &self.in_memory);
                 files::put(store, beside, &file, self.settings.largest_upload, stream).await?
             }
             Request::Fetch(job) => match self.actor.send(AdapterOf(job)).await {
-                Ok(Ok(written)) => files::send_adapter(store, &written, stream).await?,
+                Ok(Ok(written)) => {
+                    files::send_adapter(store, self.beside(), &written, stream).await?
+                }
                 Ok(Err(refusal)) => Err(refusal),
                 Err(_) => Ok(closing()),
             },
@@ -114,6 +115,12 @@ impl Service for CoordinatorService {
 }
 
 impl CoordinatorService {
+    /// The folder of files that pass through.
+    fn beside(&self) -> &Path {
+        let folder = self.settings.journal.parent();
+        folder.unwrap_or_else(|| Path::new("."))
+    }
+
     /// Passes a question to the machine, and its answers to the client until the last.
     async fn ask(
         &self,

@@ -278,10 +278,14 @@ impl Gate {
             .pipeline(&self.snapshot, self.seats.get(&replica)?)
     }
 
-    /// The question as the planner takes it.
+    /// The question as the planner takes it: nobody waits for a guess there either.
     #[must_use]
     pub fn into_snapshot(self) -> Snapshot {
-        self.snapshot
+        let mut snapshot = self.snapshot;
+        if !self.measured {
+            snapshot.options.saturation = Saturation::Off;
+        }
+        snapshot
     }
 
     /// A step of a job alone on a replica, and whether that rests on measured profiles; nothing when it does not fit.

@@ -61,7 +61,8 @@ impl fmt::Display for Wait {
             Why::Saturated { rate } => {
                 write!(
                     f,
-                    "waits, as the {rate} tokens/s of those that train would not gain by it; about {about}"
+                    "waits, as those that train pass {rate} tokens/s, and with it they would pass fewer, or not enough more \
+                     (plan.saturation); about {about}"
                 )
             }
             Why::Latency { step } => write!(

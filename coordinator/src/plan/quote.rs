@@ -1,22 +1,27 @@
 //! What a job will take and cost, and its chance to be done in time; for jobs of a plan and for jobs not yet sent.
 //!
 //! ```text
-//! finish  = wait + steps x step, with the company that it has now, while rounds follow each other
+//! work    = its steps, with the company that it has until each of them ends, while rounds follow each other (`course`)
+//! finish  = wait + work
 //! range   = ± 10 % of it with a measured profile, ± 50 % with a computed one, and the losses on top
 //! losses  = Poisson with the summed loss rate of the replica's nodes; each costs the move of the largest stage
-//! cost    = its share of the rows of the replica x the price of the replica's nodes x time; none without a price
+//! cost    = its share of the rows of the replica, by the time x the price of the replica's nodes; none without a price
 //! chance  = sum over k of P(k losses) x P(finish x u + k x move <= time to the deadline), u even over the range
 //! ```
 
+mod course;
+
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
 use shared::ids::JobId;
 use shared::units::{MicroUsd, Micros};
 
+use self::course::Course;
 use super::answer::{Plan, Replica};
-use super::arrange::optimizers;
-use super::estimate::Loads;
+use super::fair;
+use super::pipeline::Pipeline;
 use super::place::{Fleet, NoPlace};
 use super::profile::Origin;
 use super::snapshot::{Snapshot, Task};
@@ -46,7 +51,7 @@ impl fmt::Display for Cost {
 /// A quote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Quote {
-    /// A step in its company, while rounds follow each other.
+    /// A step in the company that it begins with, while rounds follow each other.
     pub step: Micros,
     /// A step alone on the same replica.
     pub alone: Micros,
@@ -94,19 +99,31 @@ impl fmt::Display for Quote {
 /// # Errors
 /// [`NoPlace`] when a profile is missing.
 pub fn quote(snapshot: &Snapshot, plan: &Plan, job: JobId) -> Result<Option<Quote>, NoPlace> {
+    Ok(quotes(snapshot, plan)?.remove(&job))
+}
+
+/// Quotes all jobs of a plan but those that are refused.
+///
+/// # Errors
+/// [`NoPlace`] when a profile is missing.
+pub fn quotes(snapshot: &Snapshot, plan: &Plan) -> Result<BTreeMap<JobId, Quote>, NoPlace> {
     let fleet = Fleet::new(snapshot)?;
-    let Some(task) = snapshot.tasks.get(&job) else {
-        return Ok(None);
-    };
-    let (replica, wait, joins) = match (plan.replica_of(job), plan.waiting.get(&job)) {
-        (Some((_, replica)), _) => (replica, Micros(0), false),
-        (None, Some(wait)) => match plan.replicas.get(&wait.replica) {
-            Some(replica) => (replica, wait.estimate, true),
-            None => return Ok(None),
-        },
-        (None, None) => return Ok(None),
-    };
-    Ok(on(snapshot, &fleet, replica, task, wait, joins))
+    let mut order = fair::order(snapshot);
+    order.retain(|job| plan.waiting.contains_key(job));
+    let mut quotes = BTreeMap::new();
+    for (number, replica) in &plan.replicas {
+        let Some(pipeline) = fleet.pipeline(snapshot, &replica.seats) else {
+            continue;
+        };
+        let mut waiting = order.clone();
+        waiting.retain(|job| plan.waiting[job].replica == *number);
+        let courses = course::all(snapshot, &pipeline, replica, &waiting);
+        for (job, course) in courses {
+            let quote = on(snapshot, &pipeline, replica, &snapshot.tasks[&job], course);
+            quotes.extend(quote.map(|quote| (job, quote)));
+        }
+    }
+    Ok(quotes)
 }
 
 /// Quotes a job that was not sent yet: as if it had been.
@@ -131,28 +148,13 @@ pub fn quote_new(
 
 fn on(
     snapshot: &Snapshot,
-    fleet: &Fleet,
+    pipeline: &Pipeline<'_>,
     replica: &Replica,
     task: &Task,
-    wait: Micros,
-    joins: bool,
+    course: Course,
 ) -> Option<Quote> {
-    let pipeline = fleet.pipeline(snapshot, &replica.seats)?;
-    let alone = Loads::new(&[task]).estimate(&pipeline, &[0], true)?;
-    // Its own steps cannot overlap: each needs what the one before has learned.
-    let alone = alone.step.saturating_add(optimizers(&pipeline, &[task]));
-    let alone = Micros(alone.div_ceil(1000));
-    // One that waits takes the place of another: the company stays about as large.
-    let step = replica.round().max(alone);
-    let mut rows: u64 = replica
-        .jobs
-        .iter()
-        .filter_map(|id| snapshot.tasks.get(id))
-        .map(Task::tokens)
-        .sum();
-    if joins {
-        rows += task.tokens();
-    }
+    let whole = |time: f64| Micros(time.round() as u64);
+    let (step, alone) = (whole(course.step), whole(course.alone));
     let mut price = 0u64;
     let mut losses = 0u64;
     for seat in &replica.seats {
@@ -171,17 +173,16 @@ fn on(
         profile.reconfiguration.move_nanos(bytes)
     });
     let recovery = move_nanos.max().unwrap_or(0) as f64 / 1e3;
-    let work = task.steps as f64 * step.0 as f64;
+    let work = course.end - course.begin;
     let hours = work / 3.6e9;
     let rate = losses as f64 / 1000.0 * hours;
-    let whole = |time: f64| Micros(time.round() as u64);
-    let share = task.tokens() as f64 / rows.max(1) as f64;
+    let share = course.shared / work.max(1.0);
     let paid = |time: f64| MicroUsd((time / 3.6e9 * price as f64 * share).round() as u64);
     let (low, high) = (work * (1.0 - spread), work * (1.0 + spread));
     let expected = work + rate * recovery;
     // Two standard deviations of losses above what is expected.
     let worst = high + (rate + 2.0 * rate.sqrt()) * recovery;
-    let begin = wait.0 as f64;
+    let begin = course.begin;
     let chance = task.deadline.map(|deadline| {
         let left = snapshot.now;
         let left = deadline.since(left).0 as f64 - begin;
@@ -191,7 +192,7 @@ fn on(
         step,
         alone,
         slowdown_permille: step.0.saturating_mul(1000) / alone.0.max(1),
-        wait,
+        wait: whole(begin),
         earliest: whole(begin + low),
         expected: whole(begin + expected),
         latest: whole(begin + worst),

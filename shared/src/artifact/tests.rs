@@ -125,3 +125,36 @@ fn a_bucket_keeps_what_it_is_given() {
     let store = Store::open(&address, &BTreeMap::from(options)).unwrap();
     exercise(&BlockingStore::new(store).unwrap());
 }
+
+#[test]
+fn an_object_is_read_piece_by_piece_and_damage_is_found_at_its_end() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::open(root.path().to_str().unwrap(), &BTreeMap::new()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build().unwrap();
+    runtime.block_on(async {
+        let a = key("a");
+        let bytes: Vec<u8> = (0..1_000_000u32).map(|at| (at % 251) as u8).collect();
+        let stamp = store.put(&a, bytes.clone()).await.unwrap();
+        let (mut pieces, mut read, mut longest) =
+            (store.pieces(&a, &stamp).await.unwrap(), vec![], 0);
+        while let Some(piece) = pieces.next().await.unwrap() {
+            longest = longest.max(piece.len());
+            read.extend_from_slice(&piece);
+        }
+        assert_eq!(read, bytes);
+        assert!(longest < bytes.len(), "it comes at once");
+        store.put(&a, &b"other"[..]).await.unwrap();
+        let mut pieces = store.pieces(&a, &stamp).await.unwrap();
+        let damaged = loop {
+            match pieces.next().await {
+                Ok(piece) => assert!(piece.is_some(), "it is not what it should be"),
+                Err(error) => break error,
+            }
+        };
+        assert!(
+            matches!(damaged, ArtifactError::Damaged { .. }),
+            "{damaged}"
+        );
+    });
+}

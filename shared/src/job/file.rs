@@ -27,6 +27,9 @@ pub struct JobFile {
     pub jobs: Vec<JobSpec>,
 }
 
+/// Faults of other jobs that are told at most.
+const MOST_FAULTS: usize = 50;
+
 fn default_output() -> String {
     "adapters".into()
 }
@@ -148,7 +151,8 @@ impl JobFile {
     /// # Errors
     /// [`JobFileError`] with line and column, an empty list, or a repeated name.
     pub fn parse(text: &str) -> Result<Self, JobFileError> {
-        let file: Self = strict_toml::read(text).map_err(JobFileError::Syntax)?;
+        let file: Self = strict_toml::read(text)
+            .map_err(|first| JobFileError::Syntax(first.clone() + &in_other_jobs(text, &first)))?;
         if file.jobs.is_empty() {
             return Err(JobFileError::Empty);
         }
@@ -175,9 +179,64 @@ impl JobFile {
     }
 }
 
+/// What is wrong with other jobs than the one whose fault was met first, which ends the reading: lines behind it.
+fn in_other_jobs(text: &str, first: &str) -> String {
+    let mut wrong = Vec::new();
+    for (at, job) in strict_toml::each::<JobSpec>(text, "job")
+        .into_iter()
+        .enumerate()
+    {
+        match job {
+            Err(_) if first.starts_with(&format!("job[{at}]")) => {}
+            Err(fault) => wrong.push(fault.trim_end().replace('\n', " ")),
+            Ok(job) => {
+                let problems = job.problems_anywhere().into_iter();
+                wrong.extend(problems.map(|problem| format!("job {}: {problem}", job.name)));
+            }
+        }
+    }
+    if wrong.is_empty() {
+        return String::new();
+    }
+    let more = wrong.len().saturating_sub(MOST_FAULTS);
+    wrong.truncate(MOST_FAULTS);
+    if more > 0 {
+        wrong.push(format!("and {more} more"));
+    }
+    format!("\nand in other jobs:\n{}", wrong.join("\n"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fault_that_ends_the_reading_hides_none_of_other_jobs() {
+        let job = |name: &str, rank: &str| {
+            format!(
+                "[[job]]\nname = '{name}'\nadapter = {{ method = 'lora', rank = {rank} }}\ndata = {{ train = 'a' }}\n"
+            )
+        };
+        let text = |jobs: &[(&str, &str)]| {
+            let jobs = jobs.iter().map(|(name, rank)| job(name, rank));
+            format!("model = 'm'\n{}", jobs.collect::<String>())
+        };
+        let told = |jobs| {
+            let error = JobFile::parse(&text(jobs)).expect_err("there are faults");
+            error.to_string()
+        };
+        let said = told(&[("a", "-1"), ("b", "4"), ("c", "0"), ("d", "'x'")]);
+        assert!(said.starts_with("job[0].adapter"), "{said}");
+        assert!(said.contains("line 4"), "{said}");
+        let (_, others) = said
+            .split_once("and in other jobs:\n")
+            .expect("they are told");
+        let others: Vec<&str> = others.lines().collect();
+        assert_eq!(others.len(), 2, "{said}");
+        assert!(others[0].starts_with("job c: adapter.rank: "), "{said}");
+        assert!(others[1].starts_with("job[3].adapter"), "{said}");
+        assert!(!told(&[("a", "-1"), ("b", "4")]).contains("other jobs"));
+    }
 
     #[test]
     fn a_pass_has_a_sensible_size() {

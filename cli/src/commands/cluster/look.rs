@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use shared::life::JobState;
-use shared::wire::request::{JobRef, Reply, Request};
+use shared::wire::request::{Reply, Request};
 use shared::wire::view::{EventView, JobView, NodeView};
 
 use crate::args::{EventsArgs, JobArgs, JobsArgs};
 use crate::control::{Flow, unfitting};
-use crate::desk::{Desk, wait};
+use crate::desk::{Desk, known, wait};
 use crate::exit::{Exit, Failure};
 use crate::shown::{cluster, events, jobs};
 
@@ -95,10 +95,9 @@ pub(crate) fn reached(
     wanted: impl Fn(JobState) -> bool,
 ) -> Result<JobView, Failure> {
     let after = wait::newest(desk)?;
-    let request = Request::Job(JobRef::Id(job.id));
     let mut job = job;
     wait::until(desk, after, || {
-        job = desk.job(&request)?;
+        job = known::now(desk, &job, after)?;
         Ok(wanted(job.state) || job.state.is_final())
     })?;
     Ok(job)
@@ -152,18 +151,8 @@ pub(crate) fn events(args: &EventsArgs, desk: &Desk<'_>) -> Result<Exit, Failure
         })?;
         return Ok(Exit::Done);
     }
-    let request = Request::Events {
-        job: args.job.clone(),
-        after: args.after,
-        follow: true,
-    };
     let mut exit = Exit::Done;
-    desk.control.stream(&request, &mut |reply| {
-        let batch = match reply {
-            Reply::Events(batch) => batch,
-            Reply::Done => return Ok(Flow::Enough),
-            other => return Err(unfitting(&other)),
-        };
+    wait::follow(desk, args.job.as_ref(), args.after, &mut |batch| {
         batch.iter().try_for_each(show)?;
         if desk.interrupt.asked() {
             exit = Exit::Interrupted;
@@ -179,7 +168,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use shared::ids::{EventNumber, JobId};
-    use shared::wire::request::RefusalCode;
+    use shared::wire::request::{JobRef, RefusalCode};
     use shared::wire::view::Level;
 
     use super::*;

@@ -5,15 +5,17 @@ use std::path::Path;
 use anyhow::Context;
 use gpu_actor::peft::files;
 use serde_json::{Value, json};
+use shared::ids::EventNumber;
 use shared::job::JobSpec;
 use shared::life::JobState;
 use shared::units::Bytes;
-use shared::wire::request::{FileRef, JobRef, Request, Submission};
+use shared::wire::request::{FileRef, Request, Submission};
 use shared::wire::view::JobView;
 
 use super::look;
+use crate::adapter_folder;
 use crate::args::SubmitArgs;
-use crate::desk::{Desk, wait};
+use crate::desk::{Desk, known, wait};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::render;
 use crate::shown::jobs;
@@ -40,12 +42,13 @@ pub(crate) fn run(args: &SubmitArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
         desk.output.note(before(job));
     }
     if args.wait {
-        wait::until(desk, after, || {
-            for job in accepted.iter_mut().filter(|job| !job.state.is_final()) {
-                *job = desk.job(&Request::Job(JobRef::Id(job.id)))?;
-            }
-            Ok(accepted.iter().all(|job| job.state.is_final()))
-        })?;
+        let ids = ids(&accepted);
+        desk.output.note(format!("accepted: {ids}"));
+        until_ended(&mut accepted, after, desk)
+            .map_err(|failure| failure.hint(format!("accepted before that: {ids}")))?;
+    }
+    for note in of_bases(&file, desk) {
+        desk.output.note(note);
     }
     if !args.wait && accepted.len() > 1 {
         at_one_moment(&mut accepted, desk);
@@ -64,6 +67,46 @@ pub(crate) fn run(args: &SubmitArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
     } else {
         Exit::Done
     })
+}
+
+/// What is to be said of adapters that jobs start from: the cluster takes them by their shapes.
+fn of_bases(file: &Jobs, desk: &Desk<'_>) -> Vec<String> {
+    let jobs = file.file.jobs.iter();
+    let starts = jobs.filter_map(|spec| Some((spec, file.folder.join(spec.init_from.as_ref()?))));
+    let named = starts.filter(|(_, from)| adapter_folder::named_base(from).is_some());
+    let named: Vec<_> = named.collect();
+    if named.is_empty() {
+        return Vec::new();
+    }
+    // The jobs are accepted whatever comes of the question.
+    let Ok(cluster) = desk.status() else {
+        return Vec::new();
+    };
+    let told = named.into_iter().filter_map(|(spec, from)| {
+        let other = adapter_folder::other_base_by_name(&from, &cluster.model)?;
+        Some(format!("job {}: warning: init_from: {other}", spec.name))
+    });
+    told.collect()
+}
+
+/// Waits for the end of all of them.
+fn until_ended(
+    accepted: &mut [JobView],
+    after: EventNumber,
+    desk: &Desk<'_>,
+) -> Result<(), Failure> {
+    wait::until(desk, after, || {
+        for job in accepted.iter_mut().filter(|job| !job.state.is_final()) {
+            *job = known::now(desk, job, after)?;
+        }
+        Ok(accepted.iter().all(|job| job.state.is_final()))
+    })
+}
+
+/// Names of jobs, each with its id.
+fn ids(jobs: &[JobView]) -> String {
+    let each = jobs.iter().map(|job| format!("{} ({})", job.name, job.id));
+    each.collect::<Vec<String>>().join(", ")
 }
 
 /// Where jobs are, all at one moment: each was told when it was accepted, and those before it may have begun since. They
@@ -119,7 +162,7 @@ pub(crate) fn send(file: &Jobs, desk: &Desk<'_>) -> Result<Vec<JobView>, Failure
     let ready = prepared(file)?;
     let mut accepted: Vec<JobView> = Vec::new();
     for job in &ready {
-        let placed = place(job, &file.folder, desk)
+        let placed = wait::over_restarts(desk, || place(job, &file.folder, desk))
             .map_err(|failure| told(failure, &job.name, &accepted))?;
         accepted.push(placed);
     }
@@ -167,10 +210,6 @@ fn prepared(file: &Jobs) -> Result<Vec<Ready>, Failure> {
 
 /// Which job it was, and which are accepted all the same.
 fn told(failure: Failure, name: &str, accepted: &[JobView]) -> Failure {
-    let names: Vec<String> = accepted
-        .iter()
-        .map(|job| format!("{} ({})", job.name, job.id))
-        .collect();
     // A coordinator names the job itself where the job is what is wrong.
     let failure = match failure.message().starts_with(&format!("job {name}:")) {
         true => failure,
@@ -179,9 +218,9 @@ fn told(failure: Failure, name: &str, accepted: &[JobView]) -> Failure {
             ..failure
         },
     };
-    match names.is_empty() {
+    match accepted.is_empty() {
         true => failure,
-        false => failure.hint(format!("accepted before it: {}", names.join(", "))),
+        false => failure.hint(format!("accepted before it: {}", ids(accepted))),
     }
 }
 
@@ -238,212 +277,4 @@ fn place(job: &Ready, folder: &Path, desk: &Desk<'_>) -> Result<JobView, Failure
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-
-    use std::fs;
-
-    use shared::wire::request::{RefusalCode, Reply};
-
-    use super::*;
-    use crate::args::ClusterArgs;
-    use crate::control::scripted::{Scripted, refused};
-    use crate::desk::tests::at;
-    use crate::shown::samples;
-
-    const JOBS: &str = "\
-model = 'm'
-[[job]]
-name = 'one'
-adapter = { method = 'ia3' }
-data = { train = 'a.jsonl', eval = 'b.jsonl' }
-[[job]]
-name = 'two'
-adapter = { method = 'ia3' }
-data = { train = 'a.jsonl' }
-init_from = 'old'
-";
-
-    fn folder() -> (tempfile::TempDir, SubmitArgs) {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| {
-            let path = folder.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        write("jobs.toml", JOBS);
-        write("a.jsonl", "aaa");
-        write("b.jsonl", "bb");
-        write("old/adapter_config.json", "{}");
-        write("old/adapter_model.safetensors", "w");
-        let jobs = folder.path().join("jobs.toml");
-        let args = SubmitArgs {
-            jobs,
-            wait: false,
-            cluster: ClusterArgs::default(),
-        };
-        (folder, args)
-    }
-
-    fn job(number: u64) -> Vec<Reply> {
-        vec![Reply::Job(Box::new(samples::job(
-            number,
-            "one",
-            JobState::Queued,
-        )))]
-    }
-
-    #[test]
-    fn only_what_is_not_there_is_sent_and_each_job_names_its_files() {
-        let (_folder, args) = folder();
-        let control = Scripted::new(|request, _| match request {
-            Request::HasFile(file) if file.path == "b.jsonl" => vec![Reply::Done],
-            Request::HasFile(_) => refused(RefusalCode::NotFound, "no such file"),
-            Request::PutFile(_) => vec![Reply::Done],
-            Request::Submit(_) => job(3),
-            // What is asked after all were accepted fails none of them.
-            Request::Jobs => refused(RefusalCode::Internal, "it starts"),
-            other => panic!("{other:?}"),
-        });
-        assert_eq!(
-            at(&control, None, |desk| run(&args, desk)).unwrap(),
-            Exit::Done
-        );
-        let sent: Vec<Vec<u8>> = control
-            .uploaded
-            .borrow()
-            .iter()
-            .map(|sent| sent.1.clone())
-            .collect();
-        assert_eq!(sent, [&b"aaa"[..], b"aaa", b"{}", b"w"]);
-        let asked = control.asked.borrow();
-        let submitted: Vec<&Submission> = asked
-            .iter()
-            .filter_map(|request| match request {
-                Request::Submit(submission) => Some(submission),
-                _ => None,
-            })
-            .collect();
-        let paths = |submission: &Submission| -> Vec<String> {
-            submission
-                .files
-                .iter()
-                .map(|file| file.path.clone())
-                .collect()
-        };
-        assert_eq!(paths(submitted[0]), ["a.jsonl", "b.jsonl"]);
-        let from = [
-            "a.jsonl",
-            "old/adapter_config.json",
-            "old/adapter_model.safetensors",
-        ];
-        assert_eq!(paths(submitted[1]), from);
-        let spec: JobSpec = serde_json::from_str(&submitted[1].spec).unwrap();
-        assert_eq!(spec.name.as_str(), "two");
-    }
-
-    #[test]
-    fn jobs_that_are_accepted_are_shown_at_one_moment_or_as_they_were_told() {
-        let (queued, trains) = (JobState::Queued, JobState::Running);
-        let shown = |answer: Vec<Reply>| {
-            let control = Scripted::new(move |request, _| match request {
-                Request::Jobs => answer.clone(),
-                other => panic!("{other:?}"),
-            });
-            let mut accepted = [3, 4].map(|number| samples::job(number, "one", queued));
-            at(&control, None, |desk| at_one_moment(&mut accepted, desk));
-            assert_eq!(*control.asked.borrow(), [Request::Jobs]);
-            accepted.map(|job| (job.id, job.state))
-        };
-        let now = vec![samples::job(4, "one", trains), samples::job(9, "x", trains)];
-        let ids = [3, 4].map(|number| samples::job(number, "one", queued).id);
-        let told = ids.map(|id| (id, queued));
-        assert_eq!(shown(vec![Reply::Jobs(now)]), [told[0], (ids[1], trains)]);
-        assert_eq!(shown(refused(RefusalCode::Internal, "too long")), told);
-    }
-
-    #[test]
-    fn what_is_wrong_with_all_jobs_is_told_before_anything_is_sent() {
-        let (folder, args) = folder();
-        let jobs = format!(
-            "{}optimizer = {{ learning_rate = nan }}\n[[job]]\nname = 'j7'\nadapter = {{ method = 'lora', rank = 0 }}\n\
-             data = {{ train = 'absent.jsonl' }}\n",
-            JOBS
-        );
-        fs::write(&args.jobs, jobs).unwrap();
-        let control = Scripted::new(|request, _| panic!("{request:?}"));
-        let failure = at(&control, None, |desk| run(&args, desk)).unwrap_err();
-        let message = failure.message();
-        for told in [
-            "job two: optimizer.learning_rate: NaN is not a finite number above 0",
-            "job j7: name: j7 is how a cluster numbers jobs",
-            "job j7: adapter.rank: rank is 0",
-            "job j7: cannot read",
-        ] {
-            assert!(message.contains(told), "{message}");
-        }
-        assert_eq!(failure.exit, Exit::BadInput);
-        drop(folder);
-    }
-
-    #[test]
-    fn what_is_next_fits_how_jobs_ended() {
-        let (well, ill) = (JobState::Succeeded, JobState::Failed);
-        let jobs = |states: &[JobState]| -> Vec<JobView> {
-            let numbered = (3..).zip(states);
-            numbered
-                .map(|(id, state)| samples::job(id, "a", *state))
-                .collect()
-        };
-        assert_eq!(next(&jobs(&[ill]), true), ["spotmux job j3"]);
-        let both = next(&jobs(&[ill, well]), true);
-        assert_eq!(both[0], "spotmux fetch j4 a");
-        assert_eq!(both.last().unwrap(), "spotmux job j3");
-        assert!(
-            next(&jobs(&[well]), true)
-                .iter()
-                .all(|next| !next.contains("spotmux job "))
-        );
-        assert_eq!(next(&jobs(&[ill]), false)[0], "spotmux jobs");
-    }
-
-    #[test]
-    fn a_job_that_ended_before_is_not_taken_for_a_new_one() {
-        let failed = samples::job(3, "one", JobState::Failed);
-        let said = before(&failed);
-        assert!(
-            said.contains("as j3, failed") && said.contains("another name"),
-            "{said}"
-        );
-    }
-
-    #[test]
-    fn nothing_is_sent_when_a_file_is_absent() {
-        let (folder, args) = folder();
-        fs::remove_file(folder.path().join("old/adapter_model.safetensors")).unwrap();
-        let control = Scripted::new(|request, _| panic!("{request:?}"));
-        let failure = at(&control, None, |desk| run(&args, desk)).unwrap_err();
-        assert_eq!(failure.exit, Exit::NotFound);
-        assert!(
-            failure.message().contains("job two: cannot read"),
-            "{}",
-            failure.message()
-        );
-    }
-
-    #[test]
-    fn a_refused_job_is_named_with_those_before_it() {
-        let (_folder, args) = folder();
-        let control = Scripted::new(|request, _| match request {
-            Request::HasFile(_) => vec![Reply::Done],
-            Request::Submit(submission) if submission.spec.contains("\"two\"") => {
-                refused(RefusalCode::Busy, "64 jobs are the limit")
-            }
-            _ => job(3),
-        });
-        let failure = at(&control, None, |desk| run(&args, desk)).unwrap_err();
-        assert_eq!(failure.exit, Exit::Busy);
-        assert_eq!(failure.message(), "job two: 64 jobs are the limit");
-        assert_eq!(failure.hints, ["accepted before it: one (j3)"]);
-    }
-}
+mod tests;

@@ -1,7 +1,8 @@
 //! What the market actor tells: by what is offered jobs are admitted, and what they owe is shown.
 //!
 //! Remembered beside the book: a market says all of it again to a new leadership. A job is asked about twice: as it is submitted,
-//! when its work is not known yet, and once its rows are.
+//! when its work is not known yet, and once its rows are. Of those that came before anything was offered the zones are asked about
+//! as soon as it is.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,8 @@ use shared::wire::request::{Refusal, RefusalCode, Reply, Submission};
 use super::Coordinator;
 use crate::life::admission;
 use crate::life::floor::{self, Asked};
-use crate::record::Inputs;
+use crate::life::ledger::Job;
+use crate::record::{Change, Inputs};
 
 /// What a market told last.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +41,11 @@ impl Coordinator {
     /// A market tells what it offers and what jobs owe.
     pub(super) fn market_told(&mut self, told: MarketTold) -> Result<Reply, Refusal> {
         if told.ground.is_some() {
+            let first = self.market.ground.is_none();
             self.market.ground = told.ground;
+            if first {
+                self.refuse_those_nowhere();
+            }
         }
         let ledger = &self.book.ledger;
         let known = |(job, _): &(JobId, Money)| ledger.get(*job).is_some();
@@ -47,6 +53,28 @@ impl Coordinator {
             .bills
             .extend(told.bills.into_iter().filter(known));
         Ok(Reply::Done)
+    }
+
+    /// Jobs that were taken before this leadership knew what is offered, never began, and may be nowhere that there is: they would wait
+    /// for ever. One that began may be on machines that stay.
+    fn refuse_those_nowhere(&mut self) {
+        let Some(ground) = &self.market.ground else {
+            return;
+        };
+        let nowhere = |job: &Job| {
+            let spec: JobSpec = serde_json::from_str(&job.spec).ok()?;
+            let misfit = floor::zones(ground, &spec.market?.zones).err()?;
+            Some((job.id, misfit.to_string()))
+        };
+        let jobs = self.book.ledger.jobs();
+        let new = jobs
+            .filter(|job| !job.state.is_final() && job.replica.is_none() && job.started.is_none());
+        let refused: Vec<(JobId, String)> = new.filter_map(nowhere).collect();
+        for (job, message) in refused {
+            let class = ReasonClass::UserError;
+            let reason = Reason { class, message };
+            self.record(Change::Unfit { job, reason });
+        }
     }
 
     /// Whether a job can have the deadline, the zones and the budget that it asks for, as far as can be told before its rows are known.

@@ -63,8 +63,7 @@ impl Coordinator {
                 self.out.effects.extend(effect);
             }
             Notice::SampleEnded { number, outcome } => {
-                let effect = self.relay.sample_ended(number, outcome);
-                self.out.effects.extend(effect);
+                self.text_over(number, outcome);
             }
             Notice::Spans { number, spans } => {
                 let effect = self.relay.spans(&name, number, spans);

@@ -6,13 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shared::ids::{NodeName, PlanEpoch};
+use shared::ids::{JobId, NodeName, PlanEpoch};
+use shared::life::JobState;
 use shared::units::Micros;
 use shared::wire::order::Order;
 use shared::wire::request::{Refusal, RefusalCode, Reply};
 use shared::wire::view::SpanView;
 
 use super::{Coordinator, Effect, Handle};
+use crate::life::ledger::Job;
 use crate::life::membership::LinkId;
 
 /// A node that has samples to make and makes no token for so long does not go on with them.
@@ -45,6 +47,8 @@ pub(super) struct Maker {
 struct Sample {
     handle: Handle,
     maker: Maker,
+    /// Whose adapter, where it trained as the text was asked for.
+    job: Option<JobId>,
     /// When its node was last heard to make a token, or it was asked.
     heard: Micros,
 }
@@ -65,13 +69,39 @@ fn answer(handle: Handle, reply: Reply) -> Effect {
     }
 }
 
+/// Whether a job goes from its replica for good.
+fn ends(state: JobState) -> bool {
+    state == JobState::Cancelling || state.is_final()
+}
+
+/// When a job that ends, or has ended, can be sampled.
+pub(super) fn sample_later(job: &Job) -> String {
+    let when = match (job.state, job.durable) {
+        (JobState::Cancelling, 0) => ", and has no durable state to sample".to_owned(),
+        (JobState::Cancelling, step) => format!(
+            ": its state after step {step} answers once it is cancelled (`spotmux job {} --wait`)",
+            job.id
+        ),
+        (_, 0) => " by now, and has no durable state to sample".to_owned(),
+        (_, step) => format!(" by now: ask again, its state after step {step} answers"),
+    };
+    format!("job {} ({}) is {}{when}", job.name, job.id, job.state)
+}
+
 impl Relay {
     /// A sample is asked of a node; its number.
-    pub(super) fn sample(&mut self, handle: Handle, maker: Maker, now: Micros) -> u64 {
+    pub(super) fn sample(
+        &mut self,
+        handle: Handle,
+        maker: Maker,
+        job: Option<JobId>,
+        now: Micros,
+    ) -> u64 {
         self.last += 1;
         let sample = Sample {
             handle,
             maker,
+            job,
             heard: now,
         };
         self.samples.insert(self.last, sample);
@@ -100,17 +130,17 @@ impl Relay {
         Some(Effect::Piece { handle, tokens })
     }
 
-    pub(super) fn sample_ended(
+    fn sample_ended(
         &mut self,
         number: u64,
-        outcome: Result<(), String>,
+        outcome: Result<(), (RefusalCode, String)>,
     ) -> Option<Effect> {
         let Sample { handle, maker, .. } = self.samples.remove(&number)?;
         let node = maker.node;
         let reply = match outcome {
             Ok(()) => Reply::Done,
-            Err(why) => Reply::Refused(Refusal {
-                code: RefusalCode::Internal,
+            Err((code, why)) => Reply::Refused(Refusal {
+                code,
                 message: format!("{node} could not go on with the sample: {why}"),
             }),
         };
@@ -143,7 +173,8 @@ impl Relay {
         let samples = samples.filter(|(_, sample)| sample.maker.node == *node);
         let numbers: Vec<u64> = samples.map(|(number, _)| *number).collect();
         let ended = numbers.into_iter().filter_map(|number| {
-            self.sample_ended(number, Err("its connection ended; ask again".into()))
+            let why = "its connection ended; ask again".to_owned();
+            self.sample_ended(number, Err((RefusalCode::Busy, why)))
         });
         let mut effects: Vec<Effect> = ended.collect();
         let numbers: Vec<u64> = self.traces.keys().copied().collect();
@@ -208,20 +239,35 @@ impl Coordinator {
             let maker = &sample.maker;
             let broken = self.book.broken.contains(&maker.replica);
             let why = if broken || self.maker(maker.replica).as_ref() != Some(maker) {
-                "its replica moved, broke or lost its connection; ask again".to_owned()
+                let why = "its replica moved, broke or lost its connection; ask again";
+                (RefusalCode::Busy, why.to_owned())
             } else if now.since(sample.heard) >= SILENCE {
-                format!("it made no token for {SILENCE}; ask again, or drain it")
+                let why = format!("it made no token for {SILENCE}; ask again, or drain it");
+                (RefusalCode::Internal, why)
             } else {
                 return None;
             };
             Some((*number, maker.clone(), why))
         });
-        let ended: Vec<(u64, Maker, String)> = ended.collect();
+        let ended: Vec<(u64, Maker, (RefusalCode, String))> = ended.collect();
         for (number, maker, why) in ended {
             let effect = self.relay.sample_ended(number, Err(why));
             self.out.effects.extend(effect);
             self.let_text_go(number, &maker);
         }
+    }
+
+    /// Who makes a text says that it is over. That the job ended meanwhile is its owner's doing, and no failure.
+    pub(super) fn text_over(&mut self, number: u64, outcome: Result<(), String>) {
+        let sample = self.relay.samples.get(&number);
+        let job = sample.and_then(|sample| self.book.ledger.get(sample.job?));
+        let ended = job.filter(|job| ends(job.state)).map(sample_later);
+        let outcome = outcome.map_err(|why| match ended {
+            Some(ended) => (RefusalCode::Conflict, ended),
+            None => (RefusalCode::Internal, why),
+        });
+        let effect = self.relay.sample_ended(number, outcome);
+        self.out.effects.extend(effect);
     }
 
     /// RL-2

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use shared::ids::{EventNumber, JobId, NodeName};
+use shared::life::JobState;
 use shared::wire::order::{JobAction, Order, SampleOrder};
 use shared::wire::request::{JobRef, Refusal, RefusalCode, Reply, Request, Submission};
 use shared::wire::view::JobView;
 
+use super::relay::sample_later;
 use super::{Coordinator, Effect, Handle};
 use crate::life::ledger::{Job, Submitted, account};
 use crate::life::membership::Presence;
@@ -176,11 +178,16 @@ impl Coordinator {
             return Err(refusal(RefusalCode::Busy, message));
         }
         let Some((replica, _)) = self.book.layout.place_of(from) else {
-            let message = match self.members.get(from) {
-                Some(_) => format!("node {from} holds no stage: `spotmux nodes` shows who does"),
-                None => format!("no node {from} ever came: `spotmux nodes` lists all"),
-            };
-            return Err(refusal(RefusalCode::NotFound, message));
+            return Err(match self.members.get(from) {
+                Some(_) => refusal(
+                    RefusalCode::Conflict,
+                    format!("node {from} holds no stage: `spotmux nodes` shows who does"),
+                ),
+                None => refusal(
+                    RefusalCode::NotFound,
+                    format!("no node {from} ever came: `spotmux nodes` lists all"),
+                ),
+            });
         };
         if let Some(moving) = &self.moving {
             let (epoch, progress) = (moving.goal().epoch, moving.progress());
@@ -250,8 +257,10 @@ impl Coordinator {
             .filter(|n| self.members.link(n).is_some())
             .collect();
         if nodes.is_empty() {
-            let message = "no stage is here that could tell: the job has no replica now".into();
-            return self.answer(handle, Err(refusal(RefusalCode::NotFound, message)));
+            let message = "no stage is here that could tell: the job has no replica now, or none is at work (`spotmux jobs`, \
+                           `spotmux status`)";
+            let refused = refusal(RefusalCode::Conflict, message.into());
+            return self.answer(handle, Err(refused));
         }
         let number = self.relay.trace(handle, nodes.clone(), self.now.steady);
         for node in nodes {
@@ -273,6 +282,10 @@ impl Coordinator {
             );
             return self.answer(handle, Err(refusal(RefusalCode::Conflict, message)));
         }
+        if let Some(job) = job.filter(|job| job.state == JobState::Cancelling) {
+            let message = sample_later(job);
+            return self.answer(handle, Err(refusal(RefusalCode::Conflict, message)));
+        }
         let working: Vec<u32> = self.book.layout.replicas.keys().copied().collect();
         let working = working.into_iter().filter(|n| self.is_at_work(*n));
         let fewest = working.min_by_key(|n| (self.book.ledger.on(*n).len(), *n));
@@ -286,8 +299,9 @@ impl Coordinator {
             return self.answer(handle, Err(refusal(RefusalCode::NoCapacity, message)));
         };
         order.job = job.map(|job| job.id);
+        let trains = job.filter(|job| job.replica.is_some()).map(|job| job.id);
         let (node, epoch) = (maker.node.clone(), maker.epoch);
-        order.number = self.relay.sample(handle, maker, self.now.steady);
+        order.number = self.relay.sample(handle, maker, trains, self.now.steady);
         let sample = order;
         self.send(&node, Order::Sample { epoch, sample });
     }

@@ -44,8 +44,8 @@ impl Job {
             JobNotice::Resumed => self.runs(),
             JobNotice::Quarantined { step, reason } => {
                 let mut message = format!(
-                    "numbers of the job are not finite after step {step}: {reason}; lower the learning rate or set \
-                     max_grad_norm"
+                    "numbers of the job are not finite after step {step}: {reason}; lower optimizer.learning_rate \
+                     or set optimizer.max_grad_norm"
                 );
                 if self.durable > 0 {
                     message.push_str(&format!(

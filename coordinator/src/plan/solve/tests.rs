@@ -4,7 +4,7 @@ use shared::units::{Bytes, MicroUsd};
 use super::*;
 use crate::plan::adapter::Adapter;
 use crate::plan::profile::{Peak, Profile, Weights};
-use crate::plan::quote::{quote, quote_new};
+use crate::plan::quote::{Quote, quote, quote_new, quotes};
 use crate::plan::snapshot::{Machine, Saturation, Tenant};
 use crate::plan::testing::{llama_7b, llama_70b, snapshot, task, workload_b};
 
@@ -209,6 +209,29 @@ fn a_quote_has_a_range_and_a_chance() {
     assert!(even.slowdown_permille >= 1000);
 }
 
+/// Who ends leaves the others faster: a long job beside a short one is reckoned alone once that has taken its steps.
+#[test]
+fn company_ends_with_its_own_steps() {
+    let mut jobs = vec![task(8, &[256; 4]); 3];
+    (jobs[0].steps, jobs[1].steps, jobs[2].steps) = (10, 10, 1_000);
+    let mut problem = snapshot(llama_7b(), &Peak::A40, 1, jobs);
+    problem.options.saturation = Saturation::Off;
+    let (plan, _) = solved(&problem);
+    assert_eq!(plan.replicas[&0].jobs.len(), 3);
+    let told = quotes(&problem, &plan).expect("profiles are here");
+    let (short, long) = (told[&JobId(1)], told[&JobId(3)]);
+    assert_eq!((short.step, short.wait), (long.step, Micros(0)));
+    assert!(long.step.0 > 2 * long.alone.0, "{long}");
+    // Half of the time is the least that a computed profile leaves.
+    let about = |told: Micros, time: u64| told.0.abs_diff(time / 2) <= 1;
+    assert!(about(short.earliest, 10 * short.step.0), "{short}");
+    let work = 10 * long.step.0 + 990 * long.alone.0;
+    assert!(about(long.earliest, work), "{long}, not {work}");
+    // Alone it pays for all of the replica.
+    let cost = |quote: &Quote| quote.cost.expect("nodes have a price").expected.0;
+    assert!(cost(&long) > 90 * cost(&short), "{short} {long}");
+}
+
 /// Rounds that follow each other overlap: what jobs see is less than a step by itself, and that is what they are told.
 #[test]
 fn quotes_and_waits_go_by_steady_rounds() {
@@ -232,8 +255,12 @@ fn quotes_and_waits_go_by_steady_rounds() {
     assert_eq!(told.step, replica.round().max(told.alone));
     let rest = problem.tasks[&job].steps * told.step.0;
     assert!(told.earliest < Micros(rest) && Micros(rest) < told.latest);
-    let waits = plan.waiting.values().next().expect("not all fit");
+    let (late, waits) = plan.waiting.iter().next().expect("not all fit");
     assert_eq!(waits.estimate, Micros(100 * replica.round().0));
+    let late = quote(&problem, &plan, *late)
+        .expect("profiles are here")
+        .expect("it trains later");
+    assert!(late.wait >= waits.estimate, "{late}");
     let said = &why.replicas[&0];
     assert_eq!((said.step, said.round), (replica.step(), replica.round()));
     let tokens: u64 = replica

@@ -4,16 +4,21 @@ use shared::ids::{EventNumber, NodeName};
 use shared::units::{Bytes, Micros};
 use shared::wire::notice::Notice;
 use shared::wire::order::{Order, SampleOrder};
-use shared::wire::request::{Reply, Request};
+use shared::wire::request::{JobRef, Refusal, RefusalCode, Reply, Request};
 
 use super::super::relay::SILENCE;
 use super::super::*;
 use super::desk::{Desk, name};
+use super::losses::at_work;
 use crate::life::placement::Stages;
 
 const CLIENT: Handle = Handle(9);
 
 fn sample(desk: &mut Desk, handle: Handle) {
+    sample_of(desk, handle, None);
+}
+
+fn sample_of(desk: &mut Desk, handle: Handle, job: Option<JobRef>) -> Outcome {
     let order = SampleOrder {
         number: 0,
         job: None,
@@ -25,8 +30,20 @@ fn sample(desk: &mut Desk, handle: Handle) {
         seed: 0,
         stops: Vec::new(),
     };
-    let job = None;
-    desk.input(Input::Sample { handle, job, order });
+    desk.input(Input::Sample { handle, job, order })
+}
+
+/// Why nothing more comes.
+fn refusal(outcome: Outcome) -> Refusal {
+    let refusal = |effect| match effect {
+        Effect::Answer {
+            reply: Reply::Refused(refusal),
+            ..
+        } => Some(refusal),
+        _ => None,
+    };
+    let mut told = outcome.effects.into_iter().filter_map(refusal);
+    told.next().expect("it is refused")
 }
 
 /// A cluster of one replica of two nodes, that makes a text.
@@ -65,6 +82,29 @@ fn rl_2_of_a_client_that_leaves_the_text_is_let_go() {
     let tokens = vec![1];
     let outcome = desk.tell(lead.as_str(), Notice::Piece { number: 1, tokens });
     assert_eq!(outcome.effects, []);
+}
+
+#[test]
+fn a_sample_of_a_job_that_is_cancelled_is_a_conflict_that_says_when_it_answers() {
+    let (mut desk, job) = at_work(1, &["a"]);
+    let of_job = || Some(JobRef::Id(job));
+    for _ in 0..2 {
+        sample_of(&mut desk, CLIENT, of_job());
+    }
+    let ended = |desk: &mut Desk, number| {
+        let outcome = Err("job j1 is not on this replica".to_owned());
+        refusal(desk.tell("a", Notice::SampleEnded { number, outcome }))
+    };
+    // A node that fails by itself is no doing of the owner.
+    assert_eq!(ended(&mut desk, 1).code, RefusalCode::Internal);
+    desk.ask(Request::Cancel(JobRef::Id(job)));
+    let under_way = ended(&mut desk, 2);
+    let asked_then = refusal(sample_of(&mut desk, CLIENT, of_job()));
+    for told in [under_way, asked_then] {
+        assert_eq!(told.code, RefusalCode::Conflict);
+        let when = "its state after step 1 answers once it is cancelled (`spotmux job j1 --wait`)";
+        assert!(told.message.contains(when), "{told}");
+    }
 }
 
 #[test]

@@ -58,8 +58,27 @@ fn submit(desk: &mut Desk, name: &str, asks: &str) -> Reply {
 fn a_zone_that_is_none_is_refused_with_those_that_are() {
     let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
     let known = |reply: &Reply| matches!(reply, Reply::Job(_));
-    assert!(known(&submit(&mut desk, "early", r#"{"zones":["x"]}"#)));
+    let early = [
+        ("early", r#"{"zones":["x"]}"#),
+        ("well", r#"{"zones":["east"]}"#),
+    ];
+    let early = early.map(|(name, asks)| match submit(&mut desk, name, asks) {
+        Reply::Job(job) => job.id,
+        refused => panic!("nothing is known yet: {refused:?}"),
+    });
     offers(&mut desk);
+    // Those that came before are told as soon as it is known.
+    let [nowhere, well] = early.map(|job| view(&mut desk, job));
+    assert_eq!(
+        (nowhere.state, well.state),
+        (JobState::Failed, JobState::Queued)
+    );
+    let reason = nowhere.reason.expect("it says why");
+    assert_eq!(reason.class, ReasonClass::UserError);
+    assert!(
+        reason.message.contains("there are east, east-a"),
+        "{reason:?}"
+    );
     let Reply::Refused(refusal) = submit(&mut desk, "one", r#"{"zones":["west"]}"#) else {
         panic!("there is no such zone");
     };

@@ -40,6 +40,16 @@ fn a_node_that_could_not_hold_a_stage_is_no_aim_until_it_is_tried_again() {
 }
 
 #[test]
+fn a_node_without_a_stage_has_none_to_move_and_one_that_never_came_is_not_found() {
+    let (mut desk, _) = at_work(1, &["a", "b"]);
+    let refusal = migrate(&mut desk, "b", "a").unwrap_err();
+    assert_eq!(refusal.code, RefusalCode::Conflict);
+    assert!(refusal.message.contains("`spotmux nodes` shows who does"));
+    let refusal = migrate(&mut desk, "c", "a").unwrap_err();
+    assert_eq!(refusal.code, RefusalCode::NotFound);
+}
+
+#[test]
 fn a_node_whose_device_hangs_is_no_aim_and_that_is_the_reason() {
     let (mut desk, _) = at_work(1, &["a", "b"]);
     desk.hang("b");
