@@ -326,6 +326,30 @@ fn a_notice_makes_a_machine_leave_and_a_risk_does_not() {
 }
 
 #[test]
+fn machines_that_are_gone_are_remembered_no_longer_than_they_may_be_shown_again() {
+    let mut custody = fresh();
+    for round in 0..200 {
+        let (token, now) = (format!("t{round}"), 10 * round);
+        custody.step(Event::Acquire(want(&token)), at(now * S));
+        answered(&mut custody, &token, &format!("i-{round}"), now);
+        custody.step(Event::Joined(BTreeSet::from([name(&token)])), at(now * S));
+        // Its node is gone and two lists do not show it.
+        custody.step(Event::Joined(BTreeSet::new()), at((now + 1) * S));
+        for later in [2, 3] {
+            custody.step(Event::Listed(Vec::new()), at((now + later) * S));
+        }
+        custody.step(Event::Tick, at((now + 4) * S));
+        assert!(custody.held().is_empty());
+        assert!(
+            custody.closed.len() <= 7,
+            "{} in a minute",
+            custody.closed.len()
+        );
+    }
+    assert!(!custody.closed.is_empty(), "CU-4: they may come back");
+}
+
+#[test]
 fn a_restart_finds_what_was_asked_for_granted_and_released() {
     let mut custody = fresh();
     let mut kept = Vec::new();
