@@ -315,6 +315,11 @@ fn a_notice_makes_a_machine_leave_and_a_risk_does_not() {
     assert!(matches!(effects[..], [Effect::AtRisk { .. }]));
     assert_eq!(custody.step(signal(Certainty::Risk), at(3 * S)), []);
     assert!(custody.held()[&name("a")].stands());
+    let over = || [Effect::RiskOver(name("a"))];
+    assert_eq!(custody.step(signal(Certainty::Over), at(3 * S)), over());
+    assert_eq!(custody.step(signal(Certainty::Over), at(3 * S)), []);
+    let effects = custody.step(signal(Certainty::Risk), at(3 * S));
+    assert!(matches!(effects[..], [Effect::AtRisk { .. }]), "again");
     let effects = custody.step(signal(Certainty::Notice), at(4 * S));
     let deadline = Micros(124 * S);
     assert!(matches!(&effects[..], [Effect::Leaving { deadline: at, .. }] if *at == deadline));

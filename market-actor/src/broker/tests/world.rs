@@ -183,8 +183,11 @@ impl World {
                         let now = Now::both(Micros(self.now));
                         next.extend(self.broker.step(Event::Thought(answer), now));
                     }
-                    Effect::Risk { node, .. } if !self.deaf => {
-                        self.risky.insert(node.clone());
+                    Effect::Risk { node, cause } if !self.deaf => {
+                        match cause {
+                            Some(_) => self.risky.insert(node.clone()),
+                            None => self.risky.remove(node),
+                        };
                     }
                     Effect::Pause(id) if !self.deaf => {
                         let mut jobs = self.jobs.iter_mut();
