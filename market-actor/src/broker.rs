@@ -23,7 +23,8 @@
 //! - BR-1: a machine that is given up is emptied first (the coordinator is asked to drain it) and released when it holds nothing,
 //!   or after [`Terms::grace`].
 //! - BR-2: nothing is given up before as many others serve as are wanted, but when there is no work or no money.
-//! - BR-3: a risk changes no machine: it only lowers what is expected of the pool, and the coordinator is told until it knows.
+//! - BR-3: a risk changes no machine: it only lowers what is expected of the pool, and the coordinator is told until it knows; when
+//!   it is over it is told that too.
 //! - BR-4: what would pass the budget pauses all jobs, which saves them, and gives up all machines; a job's own budget pauses that
 //!   job. A pause is asked again for as long as the job is seen at work. While the coordinator is not heard nothing can be saved
 //!   first: machines beyond the budget, or beyond their grace, are released after [`UNHEARD`] times the grace.
@@ -226,6 +227,7 @@ impl Broker {
             own.halt_anew();
             own.changed = true;
         }
+        own.forget_told();
         own
     }
 
@@ -251,7 +253,7 @@ impl Broker {
             Event::Sighted(sightings) => self.sighted(sightings, now),
             Event::Cluster { nodes, jobs } => self.cluster(nodes, jobs, now, &mut effects),
             Event::Unheard => self.unheard(now),
-            Event::Untold => self.report.forget(),
+            Event::Untold => self.forget_told(),
             Event::Thought(answer) => self.thought(*answer, now, &mut effects),
             Event::Machine(event) => self.machine(event, now, &mut effects),
             Event::Tick => {

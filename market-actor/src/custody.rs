@@ -114,6 +114,8 @@ pub enum Effect {
         /// In the provider's words.
         cause: String,
     },
+    /// That is over.
+    RiskOver(NodeName),
     /// A machine is gone, or never came.
     Lost {
         /// Which.
@@ -355,6 +357,10 @@ impl Custody {
                     token,
                     cause: signal.cause,
                 });
+            }
+            Certainty::Over if held.at_risk => {
+                held.at_risk = false;
+                effects.push(Effect::RiskOver(token));
             }
             Certainty::Notice if held.stands() => {
                 let deadline = match signal.deadline {

@@ -78,6 +78,8 @@ pub struct Machine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Certainty {
+    /// It may not be taken any more: a risk is over.
+    Over,
     /// It may be taken: checkpoint more often, expect less; never evict.
     Risk,
     /// It will be taken.
@@ -200,6 +202,6 @@ pub trait Provider: Send {
     /// All machines of this cluster (PR-3).
     fn list(&mut self) -> Answer<'_, Vec<Machine>>;
 
-    /// What it says of ends since the last call.
+    /// What it says of ends since the last call; at the first what it says now.
     fn signals(&mut self) -> Answer<'_, Vec<Signal>>;
 }

@@ -160,7 +160,7 @@ async fn order(
         },
         Ask::Risk { node, cause } => Request::Risk {
             node: node.clone(),
-            cause: Some(cause.clone()),
+            cause: cause.clone(),
         },
         Ask::Tell(told) => Request::Market(MarketTold::clone(told)),
         Ask::Pause(job) => Request::Pause(JobRef::Id(*job)),

@@ -47,7 +47,7 @@ pub(super) enum Ask {
     Undrain(NodeName),
     Risk {
         node: NodeName,
-        cause: String,
+        cause: Option<String>,
     },
     Tell(Box<MarketTold>),
     Pause(JobId),
@@ -56,7 +56,8 @@ pub(super) enum Ask {
 impl Ask {
     /// What the broker must hear where this is dropped or refused; nothing where it asks again by itself while it is wanted.
     pub(super) fn undone(&self) -> Option<Event> {
-        matches!(self, Self::Tell(_)).then_some(Event::Untold)
+        let once = matches!(self, Self::Tell(_) | Self::Risk { cause: None, .. });
+        once.then_some(Event::Untold)
     }
 }
 
@@ -69,5 +70,11 @@ mod tests {
         let told = Ask::Tell(Box::default());
         assert_eq!(told.undone(), Some(Event::Untold));
         assert_eq!(Ask::Pause(JobId(1)).undone(), None);
+        let risk = |cause: Option<&str>| Ask::Risk {
+            node: NodeName::new("n").expect("a plain word is a name"),
+            cause: cause.map(ToOwned::to_owned),
+        };
+        assert_eq!(risk(None).undone(), Some(Event::Untold));
+        assert_eq!(risk(Some("capacity")).undone(), None);
     }
 }

@@ -31,7 +31,7 @@ pub struct Learned {
     pub drawn: Vec<usize>,
     /// The member that earns most over the second half, if it is played throughout.
     pub best: usize,
-    /// Expected earnings over the second half as a share of that member's.
+    /// Expected earnings over the second half as a share of that member's; 0 where it earns nothing.
     pub second_half: f64,
     /// Expected earnings over all as a share of those of the member that earns most over all.
     pub whole: f64,
@@ -97,14 +97,19 @@ pub fn follow(
     };
     let (second, best) = top(&half);
     let earned: f64 = expected[half.clone()].iter().sum();
-    let whole = expected.iter().sum::<f64>() / top(&all).0;
+    let whole = share(expected.iter().sum(), top(&all).0);
     Ok(Learned {
         expected,
         drawn,
         best,
-        second_half: earned / second,
+        second_half: share(earned, second),
         whole,
     })
+}
+
+/// A part of what the best one earned; 0 where that is nothing.
+fn share(earned: f64, best: f64) -> f64 {
+    if best > 0.0 { earned / best } else { 0.0 }
 }
 
 /// One episode is over: every member was replayed on it. The range reaches from on-demand at its dearest to the full

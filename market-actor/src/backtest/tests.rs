@@ -141,6 +141,14 @@ fn a_selection_learns_only_from_what_is_over() {
     let last: Vec<Vec<Score>> = past.iter().map(|scores| scores[2..].to_vec()).collect();
     let unready = follow(&case, &members, &scores, &last, manner).unwrap();
     assert_eq!(unready.expected, learned.expected);
+    // Of nothing there is no share.
+    let mut idle = scores.clone();
+    idle.iter_mut()
+        .flatten()
+        .for_each(|score| score.utility = 0);
+    case.rehearsals.clear();
+    let nothing = follow(&case, &members, &idle, &none, manner).unwrap();
+    assert_eq!((nothing.second_half, nothing.whole), (0.0, 0.0));
 }
 
 #[test]

@@ -107,9 +107,16 @@ impl Broker {
         };
         stretch.memory = memory;
         let (offer, reason) = (awaited.offer, decision.reason);
-        // A cluster's work goes on when it is late: as cheaply as it can.
+        // A cluster's work goes on when it is late: as cheaply as it can, so on all machines where they cost nothing.
         let (held, unasked) = match reason {
-            Reason::GivesUp => (offer.fill_most(self.terms.fewest), Some(Unasked::Late)),
+            Reason::GivesUp => {
+                let all = offer.fill_most(self.terms.most);
+                let held = match offer.cost(all) > 0.0 {
+                    true => offer.fill_most(self.terms.fewest),
+                    false => all,
+                };
+                (held, Some(Unasked::Late))
+            }
             _ => (decision.held, None),
         };
         let wish = Wish {

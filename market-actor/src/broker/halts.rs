@@ -111,7 +111,7 @@ impl Broker {
         }
         self.heard = false;
         self.meter.interrupted();
-        self.report.forget();
+        self.forget_told();
         self.custody.unheard(now);
     }
 

@@ -49,6 +49,12 @@ impl Broker {
                     say(effects, false, format!("{token} may be taken: {cause}"));
                     self.at_risk.insert(token, cause);
                 }
+                custody::Effect::RiskOver(token) => {
+                    say(effects, false, format!("{token} may not be taken any more"));
+                    self.at_risk.remove(&token);
+                    let (node, cause) = (self.node_of(&token), None);
+                    effects.push(Effect::Risk { node, cause });
+                }
                 custody::Effect::Lost {
                     token,
                     served,

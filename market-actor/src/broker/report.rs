@@ -2,9 +2,9 @@
 //!
 //! What it knows is not told again, until it was not heard for a while: then it may be another, which knows nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use shared::ids::JobId;
+use shared::ids::{JobId, NodeName};
 use shared::wire::market::{Ground, MarketTold, Money, Offered, Place};
 
 use super::{Broker, Effect};
@@ -17,24 +17,39 @@ const DIGITS: u32 = 2;
 pub(super) struct Report {
     ground: Option<Ground>,
     bills: BTreeMap<JobId, Money>,
-}
-
-impl Report {
-    /// The coordinator may be another than it was.
-    pub(super) fn forget(&mut self) {
-        *self = Self::default();
-    }
+    /// Requests whose machines the coordinator may believe to be at risk, though nobody says so here.
+    doubted: BTreeSet<NodeName>,
 }
 
 impl Broker {
-    /// Tells of machines that may be taken, for as long as their nodes do not show it. BR-3
-    pub(super) fn tell_risks(&self, effects: &mut Vec<Effect>) {
+    /// The coordinator may be another than it was, or what it was told last did not come to it.
+    pub(super) fn forget_told(&mut self) {
+        self.report = Report {
+            doubted: self.custody.held().keys().cloned().collect(),
+            ..Report::default()
+        };
+    }
+
+    /// Tells of machines that may be taken, for as long as their nodes do not show it; and once of each that shows it though that
+    /// was over before this process or while the coordinator was not heard. BR-3
+    pub(super) fn tell_risks(&mut self, effects: &mut Vec<Effect>) {
         for (token, cause) in &self.at_risk {
             let node = self.node_of(token);
             let told = self.nodes.get(&node);
             if told.is_some_and(|told| told.alive && !told.at_risk) {
-                let cause = cause.clone();
+                let cause = Some(cause.clone());
                 effects.push(Effect::Risk { node, cause });
+            }
+        }
+        // Before its first look the provider has said nothing of risks.
+        if self.sightings.is_empty() {
+            return;
+        }
+        for token in std::mem::take(&mut self.report.doubted) {
+            let node = self.node_of(&token);
+            let told = self.nodes.get(&node);
+            if told.is_some_and(|told| told.at_risk) && !self.at_risk.contains_key(&token) {
+                effects.push(Effect::Risk { node, cause: None });
             }
         }
     }

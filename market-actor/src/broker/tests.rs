@@ -5,6 +5,7 @@ mod money;
 mod places;
 mod plans;
 mod pools;
+mod rest;
 mod restarts;
 pub(crate) mod thoughts;
 mod world;

@@ -58,12 +58,12 @@ pub enum Effect {
     },
     /// Ask the coordinator to give work to a node again.
     Undrain(NodeName),
-    /// Tell the coordinator that the machine of a node may be taken.
+    /// Tell the coordinator that the machine of a node may be taken, or no more.
     Risk {
         /// Which.
         node: NodeName,
-        /// In the provider's words.
-        cause: String,
+        /// In the provider's words; nothing where that is over.
+        cause: Option<String>,
     },
     /// Tell the coordinator what is offered and owed.
     Tell(Box<MarketTold>),

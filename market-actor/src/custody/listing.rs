@@ -93,11 +93,12 @@ impl Custody {
         effects: &mut Vec<Effect>,
     ) -> Option<NodeName> {
         let bound = self.bounds.boot;
-        self.closed
-            .retain(|_, (since, _)| now.steady.since(*since) < bound);
-        let known = self.closed.iter().find(|(_, (_, held))| {
+        let known = self.closed.iter().find(|(_, (since, held))| {
             let own = held.id.as_ref() == Some(&machine.id);
-            own && machine.state != MachineState::Ending && !self.strays.contains_key(&machine.id)
+            let fresh = now.steady.since(*since) < bound;
+            own && fresh
+                && machine.state != MachineState::Ending
+                && !self.strays.contains_key(&machine.id)
         });
         let token = known.map(|(token, _)| token.clone())?;
         let (_, before) = self.closed.remove(&token)?;

@@ -19,6 +19,8 @@ pub(super) struct Stray {
 impl Custody {
     pub(super) fn tick(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let bounds = self.bounds;
+        self.closed
+            .retain(|_, (since, _)| now.steady.since(*since) < bounds.boot);
         // While the coordinator is not heard no time passes for what waits for it.
         let heard = match self.silent {
             true => self.heard,

@@ -315,6 +315,11 @@ fn a_notice_makes_a_machine_leave_and_a_risk_does_not() {
     assert!(matches!(effects[..], [Effect::AtRisk { .. }]));
     assert_eq!(custody.step(signal(Certainty::Risk), at(3 * S)), []);
     assert!(custody.held()[&name("a")].stands());
+    let over = || [Effect::RiskOver(name("a"))];
+    assert_eq!(custody.step(signal(Certainty::Over), at(3 * S)), over());
+    assert_eq!(custody.step(signal(Certainty::Over), at(3 * S)), []);
+    let effects = custody.step(signal(Certainty::Risk), at(3 * S));
+    assert!(matches!(effects[..], [Effect::AtRisk { .. }]), "again");
     let effects = custody.step(signal(Certainty::Notice), at(4 * S));
     let deadline = Micros(124 * S);
     assert!(matches!(&effects[..], [Effect::Leaving { deadline: at, .. }] if *at == deadline));
@@ -323,6 +328,30 @@ fn a_notice_makes_a_machine_leave_and_a_risk_does_not() {
     // It outlives its notice: told to end, so that it does not cost for nothing.
     let effects = custody.step(Event::Tick, at(134 * S));
     assert!(matches!(effects[1], Effect::Release { .. }));
+}
+
+#[test]
+fn machines_that_are_gone_are_remembered_no_longer_than_they_may_be_shown_again() {
+    let mut custody = fresh();
+    for round in 0..200 {
+        let (token, now) = (format!("t{round}"), 10 * round);
+        custody.step(Event::Acquire(want(&token)), at(now * S));
+        answered(&mut custody, &token, &format!("i-{round}"), now);
+        custody.step(Event::Joined(BTreeSet::from([name(&token)])), at(now * S));
+        // Its node is gone and two lists do not show it.
+        custody.step(Event::Joined(BTreeSet::new()), at((now + 1) * S));
+        for later in [2, 3] {
+            custody.step(Event::Listed(Vec::new()), at((now + later) * S));
+        }
+        custody.step(Event::Tick, at((now + 4) * S));
+        assert!(custody.held().is_empty());
+        assert!(
+            custody.closed.len() <= 7,
+            "{} in a minute",
+            custody.closed.len()
+        );
+    }
+    assert!(!custody.closed.is_empty(), "CU-4: they may come back");
 }
 
 #[test]

@@ -175,6 +175,21 @@ impl<'a> Faults<'a> {
         }
     }
 
+    /// The same of a byte of a text, which is looked up only for what is listed: that goes through the whole text.
+    pub(super) fn add_at(
+        &mut self,
+        text: &str,
+        byte: impl FnOnce() -> usize,
+        fault: impl FnOnce() -> RowFault,
+    ) {
+        if self.rows.len() < LISTED {
+            let (line, column) = place(text, byte());
+            self.add(line, column, fault());
+        } else {
+            self.more += 1;
+        }
+    }
+
     /// Keeps what is right, notes what is wrong.
     pub(super) fn keep<T>(
         &mut self,
@@ -230,6 +245,22 @@ mod tests {
         assert!(message.starts_with("t.csv: 25 bad rows:\n  line 1, column 3: \"x\" is no price"));
         assert!(message.contains("line 20, column 3") && !message.contains("line 21"));
         assert!(message.ends_with("and 5 more"));
+    }
+
+    #[test]
+    fn what_is_only_counted_is_not_looked_up() {
+        let mut faults = Faults::new("t.json");
+        let mut lookups = 0;
+        for _ in 0..1000 {
+            let byte = || {
+                lookups += 1;
+                0
+            };
+            faults.add_at("x", byte, || RowFault::Price { text: "x".into() });
+        }
+        assert_eq!(lookups, LISTED);
+        let told = faults.or(()).expect_err("all are bad").to_string();
+        assert!(told.contains("1000 bad rows"), "{told}");
     }
 
     #[test]

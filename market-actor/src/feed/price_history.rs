@@ -130,10 +130,7 @@ fn gather<'a>(
 ) -> Result<Vec<Observed>, FeedError> {
     let mut prices = Prices::new();
     for item in items.filter(|item| item.product == PRODUCT) {
-        let mut fault = |byte: usize, fault: RowFault| {
-            let (line, column) = place(text, byte);
-            faults.add(line, column, fault);
-        };
+        let mut fault = |byte: usize, fault: RowFault| faults.add_at(text, || byte, || fault);
         let at = instant::parse(&item.time.1).map_err(|f| fault(item.time.0, f));
         let price = money::parse(&item.price.1).map_err(|f| fault(item.price.0, f));
         if let (Ok(at), Ok(price)) = (at, price) {

@@ -98,14 +98,13 @@ fn counts(text: &str, values: &[Value], faults: &mut Faults<'_>) -> Vec<u32> {
     for (at, value) in values.iter().enumerate() {
         let count = value.as_u64().filter(|count| *count <= MOST_MACHINES);
         if count.is_none() {
-            let (line, column) = place(text, element(text, "data", at));
-            let fault = RowFault::Number {
+            let fault = || RowFault::Number {
                 what: "a number of machines",
                 text: value.to_string(),
                 least: 0,
                 most: MOST_MACHINES,
             };
-            faults.add(line, column, fault);
+            faults.add_at(text, || element(text, "data", at), fault);
         }
         counts.push(count.unwrap_or(0) as u32);
     }
@@ -117,9 +116,10 @@ fn prices(text: &str, values: &[Value], faults: &mut Faults<'_>) -> Vec<MicroUsd
     for (at, value) in values.iter().enumerate() {
         let price = value.as_f64().and_then(money::of_dollars);
         if price.is_none() {
-            let (line, column) = place(text, element(text, "prices", at));
-            let text = value.to_string();
-            faults.add(line, column, RowFault::Price { text });
+            let fault = || RowFault::Price {
+                text: value.to_string(),
+            };
+            faults.add_at(text, || element(text, "prices", at), fault);
         }
         prices.push(price.unwrap_or_default());
     }

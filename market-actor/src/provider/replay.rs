@@ -58,7 +58,10 @@ impl Replay {
             Ok(bytes) => serde_json::from_slice(&bytes)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let now = clock();
-                fs::write(&path, serde_json::to_vec(&now)?)?;
+                // A process that ends meanwhile leaves all of it or nothing.
+                let beside = path.with_extension("part");
+                fs::write(&beside, serde_json::to_vec(&now)?)?;
+                fs::rename(&beside, &path)?;
                 now
             }
             Err(error) => return Err(error),

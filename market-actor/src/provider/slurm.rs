@@ -101,7 +101,7 @@ impl Slurm {
         let own = held
             .iter()
             .filter(|one| one.kind == kind && one.state == MachineState::Running);
-        Ok(idle + own.count() as u32)
+        Ok(idle.saturating_add(own.count() as u32))
     }
 }
 

@@ -62,14 +62,18 @@ pub(super) fn rules(text: &str) -> Result<BTreeMap<String, Rules>, RuleError> {
         };
         let mut own = Rules::default();
         for word in words.split_whitespace() {
-            if !add(&mut own, word) {
+            let mut one = Rules::default();
+            if !add(&mut one, word) {
                 return Err(RuleError::Unknown {
                     tenant: tenant.trim().into(),
                     word: word.into(),
                 });
             }
+            // Of what is said twice the stricter holds, also of a tenant that is named twice.
+            own = own.and(&one);
         }
-        all.insert(tenant.trim().to_owned(), own);
+        let known: &mut Rules = all.entry(tenant.trim().to_owned()).or_default();
+        *known = own.and(known);
     }
     Ok(all)
 }

@@ -136,6 +136,20 @@ fn rules_of_all_tenants_at_work_hold_together() {
 }
 
 #[test]
+fn of_rules_that_are_said_twice_the_stricter_holds() {
+    for rules in [
+        "a: max-spot-cents=30 wait-slots=5, a: wait-slots=3 max-spot-cents=40",
+        "a: max-spot-cents=40 max-spot-cents=30 wait-slots=3 wait-slots=5",
+    ] {
+        let text = format!("[market]\nprovider = 'local'\nrules = '{rules}'\n");
+        let own = Terms::of(&config(&text)).unwrap();
+        let own = own.rules_of(["a"].into_iter());
+        assert_eq!(own.max_spot_price, Some(MicroUsd(300_000)), "{rules}");
+        assert_eq!(own.wait_at_most, Some(3), "{rules}");
+    }
+}
+
+#[test]
 fn a_policy_that_is_learned_is_one_of_the_standard_pool() {
     let text = "[market]\nprovider = 'local'\npolicy = 'selection'\n";
     let terms = Terms::of(&config(text)).unwrap();

@@ -59,7 +59,7 @@ fn br_3_the_coordinator_is_told_of_a_risk_until_it_knows_and_again_when_it_is_an
     world.pass(3);
     let risk = Effect::Risk {
         node: token,
-        cause: "capacity".into(),
+        cause: Some("capacity".into()),
     };
     let told = |world: &World| world.done.iter().filter(|effect| **effect == risk).count();
     assert_eq!(told(&world), 3, "at each look");
@@ -70,6 +70,63 @@ fn br_3_the_coordinator_is_told_of_a_risk_until_it_knows_and_again_when_it_is_an
     world.risky.clear();
     world.pass(2);
     assert_eq!(told(&world), 5, "another coordinator knows nothing");
+}
+
+/// How often the coordinator was told that no machine is at risk any more.
+fn told_over(world: &World) -> usize {
+    let over = |effect: &&Effect| matches!(effect, Effect::Risk { cause: None, .. });
+    world.done.iter().filter(over).count()
+}
+
+#[test]
+fn br_3_a_risk_that_is_over_is_told_once_and_the_pool_is_counted_on_again() {
+    let mut world = World::new(terms(), 3);
+    world.pass(150);
+    let (id, token) = world.first(Kind::Spot);
+    world.signal(&id, Certainty::Risk);
+    world.pass(2);
+    assert!(world.risky.contains(&token));
+    world.done.clear();
+    world.signal(&id, Certainty::Over);
+    assert!(!world.risky.contains(&token), "{:?}", world.done);
+    world.signal(&id, Certainty::Over);
+    world.pass(90);
+    assert_eq!(told_over(&world), 1);
+    let moves = |effect: &&Effect| matches!(effect, Effect::Drain { .. } | Effect::Release { .. });
+    assert_eq!(world.done.iter().filter(moves).count(), 0);
+    // It may come again.
+    world.signal(&id, Certainty::Risk);
+    world.pass(2);
+    assert!(world.risky.contains(&token));
+}
+
+#[test]
+fn br_3_a_risk_that_ended_unseen_is_taken_back_and_that_of_a_node_is_asked_about_once() {
+    let mut world = World::new(terms(), 3);
+    world.pass(150);
+    let (id, token) = world.first(Kind::Spot);
+    world.signal(&id, Certainty::Risk);
+    world.pass(2);
+    // What is told next does not come to the coordinator.
+    world.deaf = true;
+    world.signal(&id, Certainty::Over);
+    world.take(Event::Unheard);
+    world.deaf = false;
+    world.pass(2);
+    assert!(!world.risky.contains(&token));
+    // Nor does a process that begins know what the one before it told.
+    world.signal(&id, Certainty::Risk);
+    world.pass(2);
+    world.restart(terms(), 1);
+    world.pass(3);
+    assert!(!world.risky.contains(&token));
+    // The node says so itself: nobody else takes that back, or asks at each look.
+    world.done.clear();
+    world.deaf = true;
+    world.risky.insert(token);
+    world.take(Event::Untold);
+    world.pass(5);
+    assert_eq!(told_over(&world), 1);
 }
 
 #[test]

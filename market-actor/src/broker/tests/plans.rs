@@ -90,6 +90,20 @@ fn after_one_machine_left_the_rest_is_not_given_up() {
 }
 
 #[test]
+fn late_work_on_machines_that_cost_nothing_takes_all() {
+    let mut free = terms();
+    free.deadline = Micros(3 * 60 * S);
+    free.on_demand_price = MicroUsd(0);
+    let mut world = World::new(free, 0);
+    world.prices = [0, 0];
+    world.jobs[0].total_steps = 100_000;
+    world.pass(400);
+    let decided = world.decided();
+    assert_eq!(decided.target.count(), 6, "{decided:?}");
+    assert_eq!(world.broker.spent(), MicroUsd(0));
+}
+
+#[test]
 fn the_deadline_of_a_job_that_presses_takes_more_machines() {
     let machines = |deadline: Option<u64>| {
         let mut calm = terms();

@@ -94,6 +94,8 @@ pub(super) struct World {
     pub(super) now: u64,
     pub(super) spot: u32,
     pub(super) on_demand: Option<u32>,
+    /// For an hour, on spot and on demand.
+    pub(super) prices: [u64; 2],
     pub(super) machines: BTreeMap<String, Want>,
     pub(super) draining: BTreeSet<NodeName>,
     pub(super) jobs: Vec<JobTold>,
@@ -121,6 +123,7 @@ impl World {
             now: 0,
             spot,
             on_demand: None,
+            prices: [300_000, 1_000_000],
             machines: BTreeMap::new(),
             draining: BTreeSet::new(),
             risky: BTreeSet::new(),
@@ -180,8 +183,11 @@ impl World {
                         let now = Now::both(Micros(self.now));
                         next.extend(self.broker.step(Event::Thought(answer), now));
                     }
-                    Effect::Risk { node, .. } if !self.deaf => {
-                        self.risky.insert(node.clone());
+                    Effect::Risk { node, cause } if !self.deaf => {
+                        match cause {
+                            Some(_) => self.risky.insert(node.clone()),
+                            None => self.risky.remove(node),
+                        };
                     }
                     Effect::Pause(id) if !self.deaf => {
                         let mut jobs = self.jobs.iter_mut();
@@ -218,9 +224,9 @@ impl World {
                     zone: self.zone.clone(),
                     machine: "m".into(),
                 },
-                spot_price: Some(MicroUsd(300_000)),
+                spot_price: Some(MicroUsd(self.prices[0])),
                 spot_available: Some(self.spot),
-                on_demand_price: Some(MicroUsd(1_000_000)),
+                on_demand_price: Some(MicroUsd(self.prices[1])),
                 on_demand_available: self.on_demand,
             }];
             shown.extend(self.others.iter().cloned());

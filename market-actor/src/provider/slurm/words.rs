@@ -111,7 +111,7 @@ pub fn idle(printed: &str) -> u32 {
         .filter_map(|line| line.trim().split_once('|'));
     rows.filter(|(state, _)| state.trim_end_matches(['~', '#', '*', '$']) == "idle")
         .filter_map(|(_, count)| count.parse::<u32>().ok())
-        .sum()
+        .fold(0, u32::saturating_add)
 }
 
 /// What a command that failed says.
