@@ -280,12 +280,11 @@ impl Gate {
 
     /// The question as the planner takes it: nobody waits for a guess there either.
     #[must_use]
-    pub fn into_snapshot(self) -> Snapshot {
-        let mut snapshot = self.snapshot;
+    pub fn into_snapshot(mut self) -> Snapshot {
         if !self.measured {
-            snapshot.options.saturation = Saturation::Off;
+            self.snapshot.options.saturation = Saturation::Off;
         }
-        snapshot
+        self.snapshot
     }
 
     /// A step of a job alone on a replica, and whether that rests on measured profiles; nothing when it does not fit.
