@@ -5,6 +5,7 @@ pub mod agreement;
 mod attend;
 mod block;
 mod bottleneck;
+pub mod buffers;
 pub mod cache;
 mod carried;
 mod chunks;

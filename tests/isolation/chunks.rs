@@ -15,6 +15,7 @@ use gpu_actor::train::session::layout_of;
 use kernels::cpu::Cpu;
 use kernels::weight::Format;
 use proptest::prelude::*;
+use shared::job::{AdapterSpec, PromptSpec};
 use shared::model::{Family, Projection};
 use shared::recompute::Recompute;
 use system_tests::methods;
@@ -55,6 +56,26 @@ fn every_method_has_the_same_bits_however_its_rows_are_cut_ch_1() {
                 assert_same(&whole, &alone(&model, &plan, &manner), &what);
             }
         }
+    }
+}
+
+/// Virtual rows that are most of a sequence: the first chunk has them all, and their gradient is whole.
+#[test]
+fn a_prompt_of_more_rows_than_an_even_cut_has_the_same_bits_ch_1() {
+    let model = tiny::llama();
+    for (tokens, length, chunk) in [(400, 130, 512), (150, 50, 64), (300, 40, 128)] {
+        let spec = PromptSpec {
+            tokens,
+            init_text: None,
+        };
+        let mut plan = plain("job", AdapterSpec::Prompt(spec));
+        plan.lengths = vec![length, 9];
+        plan.spec.train.steps = Some(2);
+        plan.spec.eval.every_steps = Some(1);
+        let whole = alone(&model, &plan, &Manner::new(2, WHOLE));
+        let chunks = alone(&model, &plan, &cut(Manner::new(2, 64), chunk));
+        let what = format!("{tokens} virtual rows, {chunk} rows a chunk");
+        assert_same(&whole, &chunks, &what);
     }
 }
 
@@ -163,10 +184,15 @@ fn a_long_sequence_trains_in_bounded_memory_ch_2() {
 #[test]
 fn the_forecast_is_above_what_is_needed() {
     let model = tiny::model(Family::Qwen3, Format::F32);
-    for (spec, chunk) in methods::every()
-        .into_iter()
-        .zip([64, 128, 256].into_iter().cycle())
-    {
+    // A chunk has all virtual rows, however few it should have.
+    let prompt = PromptSpec {
+        tokens: 400,
+        init_text: None,
+    };
+    let mut specs = methods::every();
+    specs.push(AdapterSpec::Prompt(prompt));
+    let chunks = [64, 128, 256].into_iter().cycle();
+    for (spec, chunk) in specs.into_iter().rev().zip(chunks) {
         let mut plan = plain("job", spec);
         plan.lengths = vec![900];
         let (peak, ..) = trained(&model, &plan, chunk);

@@ -1,6 +1,6 @@
 //! A sequence cut at blocks into batches of their own, which pass one after another and come back in reverse.
 
-use super::{BLOCK, Batch, JobSlice, SequenceSlice};
+use super::{BLOCK, Batch, JobSlice, SequenceSlice, VIRTUAL};
 
 /// More rows than any sequence has.
 const MOST_ROWS: usize = 1 << 24;
@@ -50,11 +50,12 @@ impl Chunk {
 }
 
 impl Batch {
-    /// Cuts a batch of one sequence into chunks of at most so many rows, as even as blocks allow; if it is not longer,
-    /// it stays whole.
+    /// Cuts a batch of one sequence into chunks of at most so many rows, as even as blocks and virtual rows allow: the
+    /// first has all of those, since their gradient is a sequence's share at its first block. If the sequence is not
+    /// longer, it stays whole.
     ///
     /// # Panics
-    /// When it has more sequences than one, or `most` is less than [`BLOCK`].
+    /// When it has more sequences than one, or `most` is less than [`BLOCK`] or than its virtual rows.
     #[must_use]
     pub fn into_chunks(self, most: usize) -> Vec<Self> {
         assert!(most >= BLOCK, "a chunk holds a block");
@@ -65,8 +66,10 @@ impl Batch {
         if length <= most {
             return vec![self];
         }
-        let count = length.div_ceil(most / BLOCK * BLOCK);
-        let even = length.div_ceil(count).next_multiple_of(BLOCK);
+        let (most, prompt) = (most / BLOCK * BLOCK, self.virtual_rows());
+        assert!(prompt <= most, "the first chunk holds all virtual rows");
+        let even = length.div_ceil(length.div_ceil(most));
+        let even = even.max(prompt).next_multiple_of(BLOCK);
         let starts = (0..length).step_by(even);
         let chunk = |start: usize| {
             let end = (start + even).min(length);
@@ -144,15 +147,30 @@ impl Batch {
         last.ends()
     }
 
-    /// Whether it can be this chunk: cut where blocks end, of one sequence, and not all of it.
+    /// Virtual rows that it begins with.
+    fn virtual_rows(&self) -> usize {
+        let mut tokens = self.tokens.iter();
+        let real = tokens.position(|token| token & VIRTUAL == 0);
+        real.unwrap_or(self.rows())
+    }
+
+    /// Whether it can be this chunk: cut where blocks end, of one sequence, and not all of it; with virtual rows only in
+    /// front, where the sequence begins.
     pub(super) fn is_sound(&self, chunk: Chunk) -> bool {
         let alone = self.jobs.len() == 1 && self.sequences.len() == 1;
         let within = chunk.start.checked_add(chunk.rows);
         let within = within.is_some_and(|end| end <= chunk.length);
         let part = chunk.rows < chunk.length && chunk.length <= MOST_ROWS;
+        let prompt = if chunk.follows() {
+            0
+        } else {
+            self.virtual_rows()
+        };
+        let mut behind = self.tokens[prompt..].iter();
         alone
             && within
             && part
+            && behind.all(|token| token & VIRTUAL == 0)
             && chunk.start.is_multiple_of(BLOCK)
             && (chunk.rows.is_multiple_of(BLOCK) || chunk.ends())
             && self.jobs[0].blocks.len() == chunk.rows.div_ceil(BLOCK)
@@ -167,10 +185,14 @@ mod tests {
     use crate::batch::JobEntry;
 
     fn chunks(length: usize, most: usize) -> Vec<Batch> {
+        prompted(0, length, most)
+    }
+
+    fn prompted(prompt_tokens: usize, length: usize, most: usize) -> Vec<Batch> {
         let row = TokenRow::new((0..length as u32).collect(), vec![3; length]);
         let entry = JobEntry {
             slot: 0,
-            prompt_tokens: 0,
+            prompt_tokens,
             prefix_tokens: 2,
             first_block: 5,
             first_sequence: 4,
@@ -226,6 +248,30 @@ mod tests {
     }
 
     #[test]
+    fn the_first_chunk_has_all_virtual_rows() {
+        for (prompt, length, most, rows) in [
+            (400, 130, 512, vec![448, 82]),
+            (150, 50, 192, vec![192, 8]),
+            (128, 300, 128, vec![128, 128, 128, 44]),
+            // They are no more than an even cut has.
+            (100, 300, 256, vec![256, 144]),
+        ] {
+            let parts = prompted(prompt, length, most);
+            let sizes: Vec<usize> = parts.iter().map(Batch::rows).collect();
+            assert_eq!(sizes, rows);
+            assert_eq!(parts[0].virtual_rows(), prompt);
+            assert!(parts.iter().all(|part| part.fault(1000).is_none()));
+            assert!(Batch::is_chain(&parts));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the first chunk holds all virtual rows")]
+    fn a_chunk_of_fewer_rows_than_virtual_ones_is_not_cut() {
+        prompted(130, 300, 128);
+    }
+
+    #[test]
     fn a_chain_is_all_of_a_sequence() {
         let parts = chunks(300, 128);
         assert!(Batch::is_chain(&parts) && Batch::is_chain(&chunks(100, 128)));
@@ -259,8 +305,16 @@ mod tests {
         wrong(|batch| batch.cut = Some(usize::MAX));
         wrong(|batch| batch.cut = Some(128));
         wrong(|batch| batch.jobs[0].blocks.clear());
+        // Another cut would have left it a virtual row.
+        wrong(|batch| batch.tokens[0] = VIRTUAL | 128);
         let mut torn = chunks(300, 128).remove(2);
         torn.cut = Some(301);
         assert!(torn.fault(1000).is_some(), "its last block is not whole");
+        let mut between = chunks(300, 128).remove(0);
+        between.tokens[5] = VIRTUAL;
+        assert!(
+            between.fault(1000).is_some(),
+            "a virtual row behind a token"
+        );
     }
 }

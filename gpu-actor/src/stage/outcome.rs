@@ -38,7 +38,8 @@ pub struct SequenceLoss {
 pub struct BadRow {
     /// Number of the sequence within the job's optimizer step.
     pub sequence: u32,
-    /// Row within the sequence.
+    /// Row within the sequence, the first whose loss is not finite: attention takes 16 rows together, so that the number
+    /// may have broken in a later one of them (`kernels::ops::attention`).
     pub row: usize,
     /// Where it began; `None` without a tape.
     pub origin: Option<Origin>,

@@ -120,6 +120,12 @@ pub fn bytes_per_row_and_layer(shape: &ModelShape) -> u64 {
     (values * size_of::<f32>()) as u64
 }
 
+/// Numbers of [`Work`] a row of a batch, without the tape of a block that is not kept.
+pub(super) fn work_per_row(shape: &ModelShape) -> usize {
+    let attention = 2 * shape.q_width() + 2 * shape.kv_width();
+    4 * shape.hidden + 4 * shape.intermediate + attention + 1
+}
+
 /// Row-shaped buffers that live for one half of one block, and the tape of a block that is not kept.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Work {

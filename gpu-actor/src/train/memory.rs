@@ -10,23 +10,26 @@ use shared::job::{JobSpec, OptimizerKind};
 use shared::model::ModelShape;
 use shared::recompute::Recompute;
 
-use super::{progress, spread};
+use super::{pack, progress, spread};
 use crate::batch::{self, BLOCK};
-use crate::peft::layout::Layout;
+use crate::peft::layout::{Layout, LinearSite};
+use crate::stage::buffers::{self, Passing};
 use crate::stage::footprint::Footprint;
+
+const FLOAT: u64 = size_of::<f32>() as u64;
 
 /// Bytes a session will need at its peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Estimate {
     /// Weights of the backbone.
     pub backbone: u64,
-    /// What backward keeps of forward, for one pass, with the tape of one layer that is made again.
+    /// What backward keeps of forward, for one pass, with the tape of one layer that is made again or never comes back.
     pub tape: u64,
     /// What chunks of the longest sequence hand each other, if it is cut: keys and values, and their gradients.
     pub carried: u64,
-    /// Buffers of one block, of the head and of gradients under way.
+    /// Buffers of one block, of the head, of positions and of gradients under way.
     pub buffers: u64,
-    /// Values, gradients, sums of gradients that wait, and moments of all jobs.
+    /// Values, what is derived from them, gradients, sums of gradients that wait, and moments of all jobs.
     pub adapters: u64,
 }
 
@@ -51,15 +54,28 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// Of a chunk of a job: it has all virtual rows.
+    fn chunk_of(self, layout: &Layout) -> usize {
+        let prompt = layout.prompt.as_ref();
+        pack::chunk_rows(self.chunk, prompt.map_or(0, |prompt| prompt.tokens))
+    }
+
     /// Of the largest pass.
-    fn most(self) -> usize {
-        let chunk = self.chunk.max(BLOCK).checked_next_multiple_of(BLOCK);
-        self.pass.max(self.longest.min(chunk.unwrap_or(usize::MAX)))
+    fn most(self, jobs: &[Resident<'_>]) -> usize {
+        let chunks = jobs.iter().map(|job| self.chunk_of(job.layout));
+        let chunk = chunks
+            .max()
+            .unwrap_or_else(|| pack::chunk_rows(self.chunk, 0));
+        self.pass.max(self.longest.min(chunk))
     }
 
     /// Of the longest sequence, if it is cut.
-    fn cut(self) -> usize {
-        if self.longest > self.chunk.max(BLOCK) {
+    fn cut(self, jobs: &[Resident<'_>]) -> usize {
+        let chunks = jobs.iter().map(|job| self.chunk_of(job.layout));
+        let chunk = chunks
+            .min()
+            .unwrap_or_else(|| pack::chunk_rows(self.chunk, 0));
+        if self.longest > chunk {
             self.longest
         } else {
             0
@@ -78,6 +94,8 @@ pub struct StepSize {
     pub blocks: u64,
     /// Rows of its longest sequence.
     pub longest: usize,
+    /// Rows of its shortest sequence.
+    pub shortest: usize,
 }
 
 impl StepSize {
@@ -104,6 +122,7 @@ impl StepSize {
             most: rows(longest),
             blocks: blocks.sum(),
             longest: longest.last().map_or(0, |tokens| tokens + virtual_rows),
+            shortest: tokens.first().map_or(0, |tokens| tokens + virtual_rows),
         }
     }
 }
@@ -119,6 +138,16 @@ pub struct Resident<'a> {
     pub step: StepSize,
 }
 
+impl<'a> Resident<'a> {
+    fn passing(&self) -> Passing<'a> {
+        Passing {
+            layout: self.layout,
+            shortest: self.step.shortest,
+            blocks: self.step.blocks,
+        }
+    }
+}
+
 /// Predicts the peak for these jobs on one stage. Layers that recompute keep less.
 #[must_use]
 pub fn predict(
@@ -128,51 +157,53 @@ pub fn predict(
     sizes: Rows,
     recompute: Recompute,
 ) -> Estimate {
-    let rows = sizes.most() as u64;
-    let float = size_of::<f32>() as u64;
+    let (rows, cut) = (sizes.most(jobs), sizes.cut(jobs));
+    let holds_out = |job: &Resident<'_>| {
+        let data = &job.spec.data;
+        data.eval.is_some() || data.eval_split > 0.0
+    };
+    let evaluates = jobs.iter().any(holds_out);
     let row = |adapter: Option<&Layout>| {
         let (layers, recomputed) = (0..shape.layers, recompute.of(shape.layers));
-        match sizes.cut() {
-            0 => Footprint::of_row(shape, layers, recomputed, adapter).total(),
-            _ => Footprint::of_chunk_row(shape, layers, recomputed, adapter),
+        // A pass of held-out rows writes each layer into the place that layers which recompute share.
+        match cut > 0 || evaluates {
+            false => Footprint::of_row(shape, layers, recomputed, adapter).total(),
+            true => Footprint::of_chunk_row(shape, layers, recomputed, adapter),
         }
     };
     let adapted = jobs.iter().map(|job| row(Some(job.layout)));
     let row = adapted.max().unwrap_or_else(|| row(None));
-    let width = 6 * shape.hidden + 4 * shape.intermediate + 4 * shape.q_width();
-    let largest = jobs
-        .iter()
-        .map(|job| job.layout.len as u64)
-        .max()
-        .unwrap_or(0);
+    let summed = jobs.iter().map(|job| summed(job.layout, shape));
+    let under_way = 2 * summed.max().unwrap_or(0) * FLOAT;
+    let prefixes = jobs.iter().filter_map(|job| job.layout.prefix.as_ref());
+    let prefix = prefixes.map(|site| site.tokens).max().unwrap_or(0);
+    let passing: Vec<Passing<'_>> = jobs.iter().map(Resident::passing).collect();
+    let reach = sizes.longest.saturating_add(prefix);
     Estimate {
         backbone,
-        tape: rows.saturating_mul(row),
-        carried: Footprint::of_cut_row(shape, shape.layers, true, true)
-            .saturating_mul(sizes.cut() as u64),
-        buffers: rows
-            .saturating_mul(width as u64 * float)
-            .saturating_add(2 * largest * float),
+        tape: (rows as u64).saturating_mul(row),
+        carried: Footprint::of_cut_row(shape, shape.layers, true, true).saturating_mul(cut as u64),
+        buffers: buffers::of_pass(shape, rows, reach, &passing).saturating_add(under_way),
         adapters: jobs
             .iter()
-            .map(|job| adapter_bytes(job.spec, job.layout))
-            .fold(waiting(jobs, sizes), u64::saturating_add),
+            .map(|job| adapter_bytes(job.spec, job.layout, shape))
+            .fold(waiting(shape, jobs, sizes), u64::saturating_add),
     }
 }
 
 /// Most bytes of sums that wait for other blocks of steps.
-fn waiting(jobs: &[Resident<'_>], sizes: Rows) -> u64 {
+fn waiting(shape: &ModelShape, jobs: &[Resident<'_>], sizes: Rows) -> u64 {
     let bytes = |job: &Resident<'_>| {
-        let behind = match job.step.longest > sizes.chunk.max(BLOCK) {
+        let behind = match job.step.longest > sizes.chunk_of(job.layout) {
             true => 2 * job.step.longest.div_ceil(BLOCK).ilog2(),
             false => 0,
         };
         let copies = u64::from(job.step.blocks.max(1).ilog2() + behind);
-        (job.layout.len as u64 * size_of::<f32>() as u64).saturating_mul(copies)
+        (summed(job.layout, shape) * FLOAT).saturating_mul(copies)
     };
     if let [job] = jobs
-        && job.step.most <= sizes.most()
-        && sizes.cut() == 0
+        && job.step.most <= sizes.most(jobs)
+        && sizes.cut(jobs) == 0
     {
         return 0;
     }
@@ -188,12 +219,34 @@ fn waiting(jobs: &[Resident<'_>], sizes: Rows) -> u64 {
     held.fold(open.unwrap_or(0), u64::saturating_add)
 }
 
-/// Bytes of one job: values, gradient, and one or two moments.
+/// Bytes of one job: values, what is derived from them, gradients of both, and one or two moments.
 #[must_use]
-pub fn adapter_bytes(spec: &JobSpec, layout: &Layout) -> u64 {
+pub fn adapter_bytes(spec: &JobSpec, layout: &Layout, shape: &ModelShape) -> u64 {
     let copies = match spec.optimizer.kind {
         OptimizerKind::AdamW => 4,
         OptimizerKind::Sgd => 3,
     };
-    (layout.len * copies * size_of::<f32>()) as u64
+    let linear = layout.layers.iter().flat_map(|sites| &sites.linear);
+    // The inverse norm of each row of a weight, and its factor.
+    let norms = linear.flatten().map(|site| match site {
+        LinearSite::LowRank {
+            magnitude: Some(magnitude),
+            ..
+        } => 2 * magnitude.len(),
+        _ => 0,
+    });
+    let derived = norms.sum::<usize>() as u64 + 2 * prefix_values(layout, shape);
+    (layout.len as u64 * copies + derived) * FLOAT
+}
+
+/// Keys and values of a prefix, which are trained as they are or made from what is.
+fn prefix_values(layout: &Layout, shape: &ModelShape) -> u64 {
+    let prefix = layout.prefix.as_ref();
+    let values = prefix.map(|site| 2 * site.layers.len() * site.tokens * shape.kv_width());
+    values.unwrap_or(0) as u64
+}
+
+/// Values whose gradients are sums over blocks.
+fn summed(layout: &Layout, shape: &ModelShape) -> u64 {
+    (layout.len as u64).max(prefix_values(layout, shape))
 }

@@ -114,10 +114,14 @@ impl Size {
 
     /// Rows of a chunk of a request's sequences: whole blocks, and the first has all virtual rows.
     fn chunk_of(&self, request: &Request<'_>) -> usize {
-        let least = request.prompt_tokens.max(BLOCK);
-        let rows = self.chunk.max(least);
-        rows.checked_next_multiple_of(BLOCK).unwrap_or(usize::MAX)
+        chunk_rows(self.chunk, request.prompt_tokens)
     }
+}
+
+/// Most rows of a chunk of sequences behind so many virtual rows, when it should have no more than `chunk`.
+pub(super) fn chunk_rows(chunk: usize, prompt_tokens: usize) -> usize {
+    let rows = chunk.max(prompt_tokens).max(BLOCK);
+    rows.checked_next_multiple_of(BLOCK).unwrap_or(usize::MAX)
 }
 
 /// Cuts the requests into batches of at most `budget` rows; sequences stay whole.
@@ -273,6 +277,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::batch::VIRTUAL;
 
     fn row(length: usize) -> TokenRow {
         TokenRow::new(vec![1; length], vec![1; length])
@@ -382,6 +387,9 @@ mod tests {
                     prop_assert_eq!(batch.cut.is_some(), chain.len() > 1);
                     if let Some(piece) = batch.chunk() {
                         prop_assert!(batch.rows() <= most && piece.start == at);
+                        let prompted = batch.tokens.iter().filter(|&token| token & VIRTUAL != 0);
+                        let own = if piece.follows() { 0 } else { prompt };
+                        prop_assert_eq!(prompted.count(), own, "the first has all virtual rows");
                         prop_assert_eq!(piece.ends(), index + 1 == chain.len());
                         at += piece.rows;
                     } else {

@@ -127,19 +127,31 @@ pub fn save(folder: &Path, identity: &Identity, state: &JobState) -> Result<(), 
 }
 
 /// Removes what stayed for the newest checkpoint not to be the only one, once so many steps were taken and it is proven:
-/// of the checkpoints up to there the newest `keep_last` are left, and the newest proven one.
+/// of the checkpoints up to there the newest `keep_last` are left, and the newest proven one. One that is damaged takes no
+/// place of them: what stays is read before anything goes.
 ///
 /// # Errors
 /// [`StoreError`] when the disk refuses.
 pub fn prune(folder: &Path, taken: u64, keep_last: usize) -> Result<(), StoreError> {
-    let own = own(folder)?;
-    let saved: Vec<u64> = own.iter().map(|(step, _)| *step).collect();
-    let upto = saved.partition_point(|&step| step <= taken);
-    let surplus = Proof::of_taken(taken).surplus(&saved[..upto], keep_last);
-    for (_, old) in own.iter().filter(|(step, _)| surplus.contains(step)) {
-        remove(old)?;
+    let mut own = own(folder)?;
+    own.retain(|(step, _)| *step <= taken);
+    loop {
+        let saved: Vec<u64> = own.iter().map(|(step, _)| *step).collect();
+        let surplus = Proof::of_taken(taken).surplus(&saved, keep_last);
+        let goes = |step: &u64| surplus.contains(step);
+        if surplus.is_empty() {
+            return Ok(());
+        }
+        let mut all = own.iter();
+        let damaged = all.position(|(step, path)| !goes(step) && load_one(path).is_err());
+        let Some(damaged) = damaged else {
+            return own
+                .iter()
+                .filter(|(step, _)| goes(step))
+                .try_for_each(|(_, old)| remove(old));
+        };
+        own.remove(damaged);
     }
-    Ok(())
 }
 
 /// The newest sound checkpoint that is proven, with its step: what a job that was set aside can go on from.
@@ -156,8 +168,8 @@ fn name(step: u64) -> String {
     format!("step-{step:08}")
 }
 
-/// Checkpoints with a sound manifest, the oldest first. What cannot be read is no checkpoint: it takes no place of one, and
-/// is left.
+/// Checkpoints with a sound manifest, the oldest first. What has none is no checkpoint: it takes no place of one, and is
+/// left.
 fn own(folder: &Path) -> Result<Vec<(u64, PathBuf)>, StoreError> {
     let mut own = steps(folder)?;
     own.retain(|(_, path)| Manifest::read(path).is_ok());

@@ -6,8 +6,8 @@
 //! task needs another's.
 //!
 //! Pairs of tiles that cannot see each other are left out, and within a pair those strips of rows and columns that
-//! are hidden. That is the same as adding them with weight 0, but for the sign of a zero: results get `+ 0.0`, which
-//! makes all zeros positive.
+//! are hidden. Of numbers, that is the same as adding them with weight 0, but for the sign of a zero: results get `+ 0.0`,
+//! which makes all zeros positive.
 
 mod backward;
 mod forward;

@@ -86,6 +86,12 @@ struct Swept<'a> {
     logits: Option<DisjointMut<'a, f32>>,
 }
 
+/// Returns the bytes that a sweep of so many rows of `depth` holds at most, beside what threads keep.
+pub(crate) fn held(rows: usize, depth: usize) -> usize {
+    let sums = SEGMENTS * depth * size_of::<f32>();
+    rows * (sums + SEGMENTS * size_of::<Tail>() + size_of::<Finished>())
+}
+
 /// Returns the tokens of a segment.
 fn segment(vocab: usize, segment: usize) -> Range<usize> {
     let slices = vocab.div_ceil(SLICE);

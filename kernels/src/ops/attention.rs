@@ -10,6 +10,9 @@
 //! again from log_sum_exp and adds to a key's gradient over query tiles in *descending* order, heads ascending within.
 //! So a row is the same bits alone (with its keys carried) and inside a long chunk, and backward over chunks cut at
 //! multiples of [`TILE`], last chunk first, is the same as over the whole.
+//!
+//! Sequences do not see each other, whatever they hold. Within one, a value that is no number makes none of the rows that
+//! see it, and may do so to rows that do not but lie in the same aligned 16 as one that does.
 
 use std::ops::Range;
 

@@ -15,7 +15,7 @@
 //! segments of slices depend on the vocabulary alone. A row's bits do not depend on other rows.
 
 use crate::cpu::Cpu;
-use crate::cpu::head::{Finished, Sweep};
+use crate::cpu::head::{self as fast, Finished, Sweep};
 use crate::ops::linear;
 use crate::weight::Weight;
 
@@ -35,6 +35,17 @@ pub struct Rows<'a> {
     pub targets: &'a [u32],
     /// Factor of each row's gradient.
     pub coefficients: &'a [f32],
+}
+
+/// Bytes that are held at most beside arguments and results while losses and gradients of so many rows are computed; with the
+/// rank of an adapter on the head, by [`loss_and_gradient_adapted`].
+#[must_use]
+pub fn held(rows: usize, hidden: usize, vocab: usize, rank: Option<usize>) -> usize {
+    let wave = rows.min(WAVE);
+    match rank {
+        None => fast::held(wave, hidden),
+        Some(rank) => fast::held(wave, hidden + rank) + adapted::held(rows, hidden, vocab, rank),
+    }
 }
 
 /// Computes the logits `(rows, vocab)` of `x (rows, hidden)`, for sampling.

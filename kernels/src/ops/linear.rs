@@ -36,6 +36,13 @@ const PACKED: usize = 1024;
 /// The same for split numbers, which take six bytes each.
 const SPLIT_PACKED: usize = 768;
 
+/// Numbers a row that packed left matrices of so many columns take at most.
+#[must_use]
+pub fn packed(columns: usize) -> usize {
+    // Three halves of what is packed of split numbers, and as many columns of others.
+    columns.min(PACKED.max(SPLIT_PACKED * 3 / 2))
+}
+
 /// Tasks wanted for each of several threads.
 const TASKS: usize = 3;
 

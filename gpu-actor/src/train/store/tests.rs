@@ -147,6 +147,34 @@ fn keeping(keep_last: usize) -> Identity {
     identity
 }
 
+/// A state that cannot be read is none to go on from: a sound one stays for it.
+#[test]
+fn a_damaged_state_takes_no_place_of_a_sound_one() {
+    for keep_last in [1, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let identity = keeping(keep_last);
+        for step in [50, 100] {
+            save(folder.path(), &identity, &state(step)).unwrap();
+        }
+        let torn = folder.path().join(name(100)).join(STATE);
+        let mut bytes = fs::read(&torn).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&torn, bytes).unwrap();
+        save(folder.path(), &identity, &state(150)).unwrap();
+        let names_of = |steps: &[u64]| -> Vec<String> { steps.iter().copied().map(name).collect() };
+        assert_eq!(names(folder.path()), names_of(&[50, 100, 150]));
+        let found = newest_proven(folder.path(), Proof::of_set_aside(150, false)).unwrap();
+        assert_eq!(found.map(|(step, _)| step), Some(50));
+        // Once the newest is proven, as many sound ones stay as are asked for.
+        prune(folder.path(), 151, keep_last).unwrap();
+        let kept: &[u64] = match keep_last {
+            1 => &[150],
+            _ => &[50, 100, 150],
+        };
+        assert_eq!(names(folder.path()), names_of(kept));
+    }
+}
+
 #[test]
 fn the_newest_proven_one_stays_while_a_newer_one_is_not() {
     let folder = tempfile::tempdir().unwrap();

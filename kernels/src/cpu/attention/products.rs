@@ -1,4 +1,9 @@
 //! The four kinds of products between a query tile and a key tile, hidden strips left out.
+//!
+//! The rows of a strip meet the same keys, those that some row of it sees, and the others of them with weight 0. Zero times
+//! a number is nothing; zero times what is no number is none. So a key, value or gradient that is not finite reaches, beside
+//! the rows that see it, rows of their strips: of the same sequence and head, fewer than [`STRIP`](super::STRIP) rows away,
+//! and the same ones however the sequence is cut. To mask it would cost every product of every sound sequence.
 
 use super::TILE;
 use super::group::Group;

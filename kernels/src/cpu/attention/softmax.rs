@@ -1,6 +1,7 @@
 //! The row-wise part between the products of a pair of tiles.
 //!
-//! Hidden scores are replaced, never multiplied: what lies there may be anything, and nothing of it may come through.
+//! Hidden scores are replaced, never multiplied: what lies there may be anything, and no weight has anything of it. What a
+//! weight of zero is multiplied with then is another matter: see `products`.
 
 use std::array::from_fn;
 

@@ -13,6 +13,14 @@ use crate::weight::Weight;
 /// Rows whose logits are held together, unless a single block has more.
 const LOGIT_ROWS: usize = 128;
 
+/// Bytes that are held at most beside those of a sweep: gradients of rows that lie together, logits, and the intermediates
+/// with their gradient.
+pub(super) fn held(rows: usize, hidden: usize, vocab: usize, rank: usize) -> usize {
+    let gradient = rows.min(WAVE) * (hidden + rank);
+    let logits = rows.min(LOGIT_ROWS) * vocab;
+    size_of::<f32>() * (gradient + logits + 3 * rows * rank)
+}
+
 /// A low-rank adapter on the head.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadAdapter<'a> {

@@ -4,6 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Rows that meet the same keys where a pair of tiles is seen in part.
+const STRIP: usize = 16;
+
 /// Results of one sequence.
 #[derive(Clone, Debug, PartialEq)]
 struct Results {
@@ -157,5 +160,49 @@ proptest! {
             }
         }
         prop_assert!(once_more[0] == before[(broken + 1) % cases.len()]);
+    }
+
+    /// What is no number reaches the rows that see it, and of the others at most those of their strips.
+    #[test]
+    fn a_broken_row_reaches_no_strip_that_does_not_see_it(
+        case in any_cases().prop_map(|mut cases| cases.remove(0)),
+        which in 0..200usize,
+        poison in prop::sample::select(vec![f32::NAN, f32::INFINITY, f32::NEG_INFINITY]),
+    ) {
+        prop_assume!(case.rows > 0);
+        let cpu = Cpu::new(1).unwrap();
+        let (width, kv) = (case.heads.width(), case.heads.kv_width());
+        let window = case.heads.window.unwrap_or(case.rows);
+        let row = which % case.rows;
+        let before = together(&cpu, std::slice::from_ref(&case), 0).remove(0);
+        let mut broken = case.clone();
+        broken.values[row * kv..][..kv].fill(poison);
+        let after = together(&cpu, &[broken], 0).remove(0);
+        for at in 0..case.rows {
+            let cells = at * width..(at + 1) * width;
+            let strip = at / STRIP * STRIP..(at / STRIP + 1) * STRIP;
+            if (at.saturating_sub(window - 1)..=at).contains(&row) {
+                let sees = after.out[cells].iter().any(|&x| !f32::from_bits(x).is_finite());
+                prop_assert!(sees, "row {at} sees row {row}");
+            } else if strip.end <= row || row + window <= strip.start {
+                prop_assert!(before.out[cells.clone()] == after.out[cells], "row {at} of {row}");
+            }
+        }
+        let mut broken = case.clone();
+        broken.d_out[row * width..][..width].fill(poison);
+        let after = together(&cpu, &[broken], 0).remove(0);
+        for at in 0..case.rows {
+            let strip = at / STRIP * STRIP..(at / STRIP + 1) * STRIP;
+            let cells = at * kv..(at + 1) * kv;
+            if row < strip.start || strip.end - 1 + window <= row {
+                for gradient in 1..3 {
+                    let of = |results: &Results| results.gradients[gradient][cells.clone()].to_vec();
+                    prop_assert!(of(&before) == of(&after), "key {at} of row {row}");
+                }
+            }
+            let cells = at * width..(at + 1) * width;
+            let own = before.gradients[0][cells.clone()] != after.gradients[0][cells];
+            prop_assert!(at == row || !own, "query {at} beside row {row}");
+        }
     }
 }
