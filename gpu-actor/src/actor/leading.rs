@@ -135,7 +135,9 @@ struct Leading<'a> {
 /// What is to be done with a job once its last state is durable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
+    /// Its adapter is written.
     Export,
+    /// It leaves, once the adapter of its newest good state is written, if there is one.
     Remove,
 }
 
@@ -267,7 +269,7 @@ impl<'a> Leading<'a> {
             }
             self.ending.insert(own.clone(), (step, Last::Export));
             if self.lead.durable(own) == Some(step) {
-                self.export(own);
+                self.export(own, Last::Export);
             }
         }
     }
@@ -297,14 +299,7 @@ impl<'a> Leading<'a> {
         if self.lead.durable(own) != Some(step) {
             return Ok(());
         }
-        match last {
-            Last::Export => self.export(own),
-            Last::Remove => {
-                self.ending.remove(own);
-                self.tell_kept(own);
-                self.forget(own)?;
-            }
-        }
+        self.export(own, last);
         Ok(())
     }
 
@@ -314,13 +309,18 @@ impl<'a> Leading<'a> {
         self.lead.remove(own).map(|_| ())
     }
 
-    fn export(&mut self, own: &JobName) {
+    fn export(&mut self, own: &JobName, last: Last) {
+        let proof = match last {
+            Last::Export => None,
+            Last::Remove => self.lead.proof(own),
+        };
         if self.done.insert(own.clone())
             && let Some(identity) = self.lead.identity(own)
         {
             let work = Work {
                 own: own.clone(),
                 identity: identity.clone(),
+                proof,
                 shape: Arc::clone(&self.around.shape),
                 base: self.around.base.clone(),
             };
@@ -333,10 +333,14 @@ impl<'a> Leading<'a> {
         while let Ok(Exported { own, outcome }) = self.inside.exported.try_recv() {
             let Some(job) = id(&own) else { continue };
             match outcome {
-                Ok(files) => {
-                    tracing::info!(trace = self.trace(&own), job = %own, "adapter exported");
-                    self.notice(job, JobNotice::Exported { files });
-                    self.ending.remove(&own);
+                Ok(written) => {
+                    let step = written.as_ref().map(|(step, _)| step);
+                    tracing::info!(trace = self.trace(&own), job = %own, step, "adapter exported");
+                    match (self.ending.remove(&own), written) {
+                        (Some((_, Last::Remove)), written) => self.tell_kept(&own, written),
+                        (_, Some((_, files))) => self.notice(job, JobNotice::Exported { files }),
+                        (_, None) => {}
+                    }
                     self.done.remove(&own);
                     self.forget(&own)?;
                 }

@@ -27,6 +27,7 @@ use crate::train::event::Event;
 use crate::train::identity::Identity;
 use crate::train::job_state::JobState;
 use crate::train::progress::{self, Progress};
+use crate::train::proof::Proof;
 use crate::train::session::{Halt, Session, Standing, layout_of};
 
 mod durable;
@@ -301,6 +302,12 @@ impl Lead {
     #[must_use]
     pub fn standing(&self, job: &JobName) -> Option<&Standing> {
         self.session.standing(job)
+    }
+
+    /// Which of a job's states are proven.
+    #[must_use]
+    pub fn proof(&self, job: &JobName) -> Option<Proof> {
+        self.session.proof(job)
     }
 
     /// A job's place in its life, and its steps in all.
