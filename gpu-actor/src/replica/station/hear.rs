@@ -129,7 +129,7 @@ impl Station {
         (reads || before != own).then_some("it is not the chunk behind the one before")
     }
 
-    /// A job comes; the stages behind answer first.
+    /// A job comes; the stages behind hear it before its state is read here, so that all read at once, and answer first.
     pub(in super::super) fn attach(&mut self, attach: Attach) -> Result<(), ReplicaError> {
         let slot = attach.slot;
         if self.tenants.contains_key(&slot) || self.answers.contains_key(&slot) {
@@ -137,6 +137,10 @@ impl Station {
         }
         if slot > MOST_SLOTS {
             return Err(self.misfit("attach", "there are not so many slots"));
+        }
+        let last = self.seat.place.is_last();
+        if !last {
+            self.forth(Word::Attach(Box::new(attach.clone())))?;
         }
         let made = Tenant::new(&attach, &self.stage, &*self.store);
         let problem = match made {
@@ -150,10 +154,10 @@ impl Station {
             Err(problem) => Some(problem),
         };
         self.answers.insert(slot, problem);
-        if self.seat.place.is_last() {
-            return self.answer(slot, None);
+        match last {
+            true => self.answer(slot, None),
+            false => Ok(()),
         }
-        self.forth(Word::Attach(Box::new(attach)))
     }
 
     /// All stages behind have answered on a job.
