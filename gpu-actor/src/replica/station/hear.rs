@@ -1,5 +1,6 @@
 //! What a station does about each word, from a neighbour or from its own lead.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::super::error::ReplicaError;
@@ -193,19 +194,22 @@ impl Station {
         self.forth(Word::Detach { slot })
     }
 
-    /// A job's state is stored once it has taken so many steps.
+    /// A job's state is stored once it has taken so many steps; one that is beyond them says so, as the lead asks in the
+    /// middle of a step too, and hears last that it is taken.
     pub(in super::super) fn keep(&mut self, slot: Slot, step: u64) -> Result<(), ReplicaError> {
         let Some(tenant) = self.tenants.get_mut(&slot) else {
             return Err(self.misfit("keep", "there is no such job"));
         };
         let taken = tenant.optimizer.step;
-        if taken > step {
-            return Err(self.misfit("keep", "the job is beyond this step"));
-        }
-        if taken == step {
-            self.store_part(slot);
-        } else {
-            tenant.keeps.insert(step);
+        match taken.cmp(&step) {
+            Ordering::Less => {
+                tenant.keeps.insert(step);
+            }
+            Ordering::Equal => self.store_part(slot),
+            Ordering::Greater => {
+                let job = tenant.job.clone();
+                self.back(Word::Beyond { job, step })?;
+            }
         }
         self.forth(Word::Keep { slot, step })
     }
