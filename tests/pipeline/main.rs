@@ -13,6 +13,7 @@
 //! | `plans` | whatever the planner makes of random nodes: shared passes, uneven cuts, copies, waiting |
 //! | `recovery` | killed, rebuilt on other stages, halted: the same final bits |
 //! | `drain` | steps that are planned and not begun are taken back |
+//! | `hurry` | steps that are not waited for: orders and ends in the middle of one |
 //! | `hastened` | states that are stored more often while a machine may be taken |
 //! | `partial` | stages that open their own layers |
 //! | `texts` | sampled over stages |
@@ -29,6 +30,7 @@ mod chunks;
 mod drain;
 mod hastened;
 mod helping;
+mod hurry;
 mod methods;
 mod mixes;
 mod partial;

@@ -1,10 +1,13 @@
 //! Replicas that are killed and rebuilt from what is durable, with another number of stages: the same final bits.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
+use gpu_actor::artifacts::memory::MemoryArtifacts;
 use gpu_actor::artifacts::stored::SharedStore;
-use gpu_actor::artifacts::{manifest, part};
+use gpu_actor::artifacts::{ArtifactError, Artifacts, manifest, part};
 use gpu_actor::replica::event::ReplicaEvent;
 use gpu_actor::replica::lead::{Lead, Start};
 use gpu_actor::train::session::{Standing, layout_of};
@@ -235,4 +238,66 @@ fn jobs_halt_and_go_on_between_rounds() {
     assert_ends(&one[..2], &plans[..2], (&store, &model), "recovered");
     let kept = stored(&store, &plans[2], &model).recovered.unwrap();
     assert_eq!(Some(kept.state.progress.step), ended);
+}
+
+/// A store that gives a part of a state once a part of each stage was asked for, or is waited for too long.
+#[derive(Debug, Default)]
+struct Together {
+    inner: MemoryArtifacts,
+    /// Stages; none: it gives what it has.
+    stages: AtomicUsize,
+    asked: Mutex<BTreeSet<String>>,
+    one_more: Condvar,
+}
+
+impl Artifacts for Together {
+    fn get(&self, key: &str) -> Result<Vec<u8>, ArtifactError> {
+        let stages = self.stages.load(Ordering::Acquire);
+        if stages > 0 && key.contains("layers-") {
+            let mut asked = self.asked.lock().unwrap();
+            asked.insert(key.to_owned());
+            self.one_more.notify_all();
+            let few = |asked: &mut BTreeSet<String>| asked.len() < stages;
+            let wait = self.one_more.wait_timeout_while(asked, PATIENCE, few);
+            if wait.unwrap().1.timed_out() {
+                let (key, reason) = (key.to_owned(), "the other stages did not ask".to_owned());
+                return Err(ArtifactError::Failed { key, reason });
+            }
+        }
+        self.inner.get(key)
+    }
+    fn put(&self, key: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
+        self.inner.put(key, bytes)
+    }
+    fn create(&self, key: &str, bytes: &[u8]) -> Result<bool, ArtifactError> {
+        self.inner.create(key, bytes)
+    }
+    fn list(&self, prefix: &str) -> Result<Vec<String>, ArtifactError> {
+        self.inner.list(prefix)
+    }
+    fn delete(&self, key: &str) -> Result<(), ArtifactError> {
+        self.inner.delete(key)
+    }
+}
+
+/// How long a stage waits for the others to ask.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[test]
+fn all_stages_read_their_parts_of_a_state_at_once() {
+    let model = tiny::model(Family::Llama, true);
+    let plan = plain("one", methods::every().remove(0));
+    let together = Arc::new(Together::default());
+    let store: Store = Arc::clone(&together) as Store;
+    let mut replica = Manner::new(3, 50).start(&model, &store);
+    admit(replica.lead(), &plan, &model, &store);
+    replica.lead().round().unwrap();
+    replica.lead().drain().unwrap();
+    replica.close().unwrap();
+    let found = stored(&store, &plan, &model).recovered.unwrap();
+    let mut replica = Manner::new(3, 50).start(&model, &store);
+    together.stages.store(3, Ordering::Release);
+    let job = admission(&plan, &model, Start::Stored(Box::new(found.manifest)));
+    assert!(replica.lead().admit(job).unwrap().is_ok());
+    replica.kill();
 }

@@ -150,8 +150,8 @@ pub(super) async fn of(
     Ok(files)
 }
 
-/// Key, content hash and size of the files of a job's adapter: those that its replica wrote before the job ended, and no
-/// others that lie there.
+/// Key, content hash and size of the files of a job's adapter: those that its replica wrote before the job ended, or was set
+/// aside, and no others that lie there.
 ///
 /// # Errors
 /// A refusal: there is no such job, or it has no adapter.
@@ -163,6 +163,8 @@ pub(super) fn adapter(
     let (id, state) = (job.id, job.state);
     let message = match state {
         JobState::Succeeded => return Ok(job.files.clone()),
+        // That of the newest state known to be good.
+        JobState::Failed if job.good.is_some() => return Ok(job.files.clone()),
         JobState::Failed | JobState::Cancelled if job.durable > 0 => format!(
             "job {id} has no adapter: it is {state}; `spotmux sample --job {id}` uses its state after step {}",
             job.durable
@@ -327,6 +329,32 @@ mod tests {
             assert!(told.contains("its state after step 3"), "{told}");
             assert!(told.contains("spotmux sample --job j1"), "{told}");
         }
+    }
+
+    #[test]
+    fn of_a_job_that_was_set_aside_the_newest_good_state_is_fetched() {
+        let mut ledger = Ledger::default();
+        let job = submitted(&mut ledger);
+        let files = vec![written(b"{}")];
+        let (step, reason) = (2, "the loss is infinite".to_owned());
+        let notices = [
+            JobNotice::Salvaged {
+                step,
+                files: files.clone(),
+            },
+            JobNotice::Quarantined { step: 3, reason },
+        ];
+        for (number, notice) in (1..).zip(notices) {
+            let early = adapter(&ledger, &JobRef::Id(job)).unwrap_err();
+            assert!(early.message.contains("no adapter yet"), "{early:?}");
+            ledger.apply(Micros(number), &heard(job, number, notice));
+        }
+        let why = ledger.get(job).unwrap().reason.clone().unwrap().message;
+        assert!(
+            why.contains("its good state after step 2 is kept: spotmux fetch j1"),
+            "{why}"
+        );
+        assert_eq!(adapter(&ledger, &JobRef::Id(job)), Ok(files));
     }
 
     #[test]

@@ -285,6 +285,11 @@ fn notice_told(notice: &JobNotice, node: &str) -> Told {
             format!("the adapter is written: {} files", files.len()),
             data,
         ),
+        JobNotice::Salvaged { step, .. } => info(
+            "salvaged",
+            format!("the adapter of its good state after step {step} is written"),
+            data,
+        ),
         JobNotice::Cancelled { step } => info(
             "job_cancelled",
             format!("ended by its owner after step {step}"),

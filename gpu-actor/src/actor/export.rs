@@ -13,6 +13,7 @@ use crate::link::bell::Bell;
 use crate::peft::files::Export;
 use crate::peft::layout::Layout;
 use crate::train::identity::Identity;
+use crate::train::proof::Proof;
 use crate::train::seal;
 
 /// An adapter to be written, from its newest durable state.
@@ -20,6 +21,8 @@ use crate::train::seal;
 pub(super) struct Work {
     pub(super) own: JobName,
     pub(super) identity: Identity,
+    /// Of a job that was set aside: a state that is not proven is none to write.
+    pub(super) proof: Option<Proof>,
     pub(super) shape: Arc<ModelShape>,
     /// What the adapter calls its base model.
     pub(super) base: String,
@@ -29,8 +32,14 @@ pub(super) struct Work {
 #[derive(Debug)]
 pub(super) struct Exported {
     pub(super) own: JobName,
-    pub(super) outcome: Result<Vec<(String, String, Bytes)>, String>,
+    pub(super) outcome: Result<Option<Written>, String>,
 }
+
+/// Files of an adapter: key, content hash and size of each.
+pub(super) type Files = Vec<(String, String, Bytes)>;
+
+/// The step of the state that an adapter is of, and its files.
+pub(super) type Written = (u64, Files);
 
 /// Starts writing; the bell is rung when the outcome is sent.
 pub(super) fn start(work: Work, store: Arc<dyn Artifacts>, done: Sender<Exported>, bell: Bell) {
@@ -40,12 +49,21 @@ pub(super) fn start(work: Work, store: Arc<dyn Artifacts>, done: Sender<Exported
     beside::start("export", write, tell, done, bell);
 }
 
-fn write(work: &Work, store: &dyn Artifacts) -> Result<Vec<(String, String, Bytes)>, String> {
-    let spec = &work.identity.spec;
+/// None of a job that was set aside, and of which no state is proven.
+fn write(work: &Work, store: &dyn Artifacts) -> Result<Option<Written>, String> {
+    let (own, identity) = (&work.own, &work.identity);
+    let spec = &identity.spec;
     let layout = Layout::new(&spec.adapter, &work.shape, spec.seed);
-    let found = recover::newest(store, &work.own, &work.identity, &layout);
+    let found = match work.proof {
+        None => recover::newest(store, own, identity, &layout),
+        Some(proof) => recover::newest_proven(store, own, proof, identity, &layout),
+    };
     let found = found.map_err(|error| error.to_string())?;
-    let recovered = found.recovered.ok_or("no sound state is in the store")?;
+    let recovered = match found.recovered {
+        Some(recovered) => recovered,
+        None if work.proof.is_some() => return Ok(None),
+        None => return Err("no sound state is in the store".to_owned()),
+    };
     let export = Export {
         name: spec.name.as_str(),
         spec: &spec.adapter,
@@ -60,5 +78,5 @@ fn write(work: &Work, store: &dyn Artifacts) -> Result<Vec<(String, String, Byte
         store.put(&key, &bytes).map_err(|error| error.to_string())?;
         files.push((key, seal::hash(&bytes), Bytes(bytes.len() as u64)));
     }
-    Ok(files)
+    Ok(Some((recovered.state.progress.step, files)))
 }

@@ -13,7 +13,7 @@ use shared::model::ModelShape;
 use shared::wire::notice::JobNotice;
 
 use self::admission::{Looked, Sources};
-use self::again::{Again, Draining};
+use self::again::{Again, Draining, HASTE};
 use self::aside::Aside;
 use self::coming::Coming;
 use self::texts::Texts;
@@ -58,7 +58,7 @@ pub(super) struct Surroundings {
     pub(super) report: Report,
 }
 
-/// How long an idle lead sleeps when nothing rings.
+/// How long a lead sleeps when nothing rings.
 const NAP: Duration = Duration::from_secs(1);
 
 impl Surroundings {
@@ -113,7 +113,7 @@ struct Inside {
 struct Leading<'a> {
     lead: Lead,
     around: &'a Surroundings,
-    /// Toward which plan it ended its steps, while it is to start no others.
+    /// Toward which plan it ends its steps, or ended them, while it is to start no others.
     drained: Option<PlanEpoch>,
     /// Jobs that took their last step or were set aside, each with that step, until it is durable.
     ending: BTreeMap<JobName, (u64, Last)>,
@@ -135,7 +135,9 @@ struct Leading<'a> {
 /// What is to be done with a job once its last state is durable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
+    /// Its adapter is written.
     Export,
+    /// It leaves, once the adapter of its newest good state is written, if there is one.
     Remove,
 }
 
@@ -175,6 +177,8 @@ impl<'a> Leading<'a> {
         stop: &AtomicBool,
     ) -> Result<(), ReplicaError> {
         let bell = self.lead.bell();
+        // How long nothing moved nor rang.
+        let mut still = Duration::ZERO;
         loop {
             let heard = bell.heard();
             if stop.load(Ordering::Acquire) {
@@ -183,14 +187,27 @@ impl<'a> Leading<'a> {
             while let Ok(command) = commands.try_recv() {
                 self.obey(command)?;
             }
-            if self.turn()? && !self.lead.moved() {
-                // Whatever it was, the next look finds it.
-                let _ = bell.wait(heard, NAP);
+            // Whatever comes meanwhile, the next look finds it.
+            if !self.turn()? || self.lead.moved() || bell.wait(heard, self.nap()) {
+                still = Duration::ZERO;
+                continue;
+            }
+            still += self.nap();
+            if self.lead.is_under_way() && still >= self.lead.patience() {
+                return Err(self.lead.stalled());
             }
         }
     }
 
-    /// Does a piece of each thing that is to be done; whether nothing is left but to wait.
+    /// How long is slept when nothing rings.
+    fn nap(&self) -> Duration {
+        match self.lead.is_settling() {
+            true => Duration::from_micros(HASTE.0),
+            false => NAP,
+        }
+    }
+
+    /// Does a piece of each thing that is to be done; whether nothing is left but to wait for what is under way.
     fn turn(&mut self) -> Result<bool, ReplicaError> {
         self.land()?;
         self.note_exported()?;
@@ -204,28 +221,32 @@ impl<'a> Leading<'a> {
         if !working {
             self.texts.owe_nothing();
         }
-        self.write_on()?;
-        let events = if working && !self.holds_rounds() {
-            self.texts.round_taken();
+        let written = self.write_on(working)?;
+        let begins = working && !self.holds_rounds();
+        if begins {
             self.coming.begun();
-            self.lead.round()?
-        } else {
-            self.lead.tend()?
-        };
+        }
+        // Who is expected waits for a turn at most, and not for the whole step of a job that is alone.
+        let expected = self.coming.expects() || self.texts.are_asked();
+        self.lead.keep_turns_short(expected);
+        let rounds = self.lead.rounds();
+        let events = self.lead.advance(begins)?;
+        self.texts.rounds_taken(self.lead.rounds() - rounds);
         self.tell(events)?;
-        self.note_drained();
-        Ok(!working && !self.texts.are_under_way())
+        self.note_drained()?;
+        Ok(!written)
     }
 
     fn obey(&mut self, command: Command) -> Result<(), ReplicaError> {
         match command {
             Command::Admit(orders) => {
                 orders.into_iter().for_each(|order| self.admit(order));
-                Ok(())
+                self.lead.make_room()
             }
             Command::Act(job, action) => self.act(job, action),
             Command::Drain(toward) => {
                 self.drained = Some(toward);
+                self.end_text_of_step()?;
                 self.drain(toward)
             }
             Command::Undrain => {
@@ -252,7 +273,7 @@ impl<'a> Leading<'a> {
             }
             Command::Sample(order) => {
                 self.sample(order);
-                Ok(())
+                self.lead.make_room()
             }
             Command::EndSample(number) => self.let_text_go(number),
         }
@@ -267,7 +288,7 @@ impl<'a> Leading<'a> {
             }
             self.ending.insert(own.clone(), (step, Last::Export));
             if self.lead.durable(own) == Some(step) {
-                self.export(own);
+                self.export(own, Last::Export);
             }
         }
     }
@@ -297,14 +318,7 @@ impl<'a> Leading<'a> {
         if self.lead.durable(own) != Some(step) {
             return Ok(());
         }
-        match last {
-            Last::Export => self.export(own),
-            Last::Remove => {
-                self.ending.remove(own);
-                self.tell_kept(own);
-                self.forget(own)?;
-            }
-        }
+        self.export(own, last);
         Ok(())
     }
 
@@ -314,13 +328,18 @@ impl<'a> Leading<'a> {
         self.lead.remove(own).map(|_| ())
     }
 
-    fn export(&mut self, own: &JobName) {
+    fn export(&mut self, own: &JobName, last: Last) {
+        let proof = match last {
+            Last::Export => None,
+            Last::Remove => self.lead.proof(own),
+        };
         if self.done.insert(own.clone())
             && let Some(identity) = self.lead.identity(own)
         {
             let work = Work {
                 own: own.clone(),
                 identity: identity.clone(),
+                proof,
                 shape: Arc::clone(&self.around.shape),
                 base: self.around.base.clone(),
             };
@@ -333,10 +352,14 @@ impl<'a> Leading<'a> {
         while let Ok(Exported { own, outcome }) = self.inside.exported.try_recv() {
             let Some(job) = id(&own) else { continue };
             match outcome {
-                Ok(files) => {
-                    tracing::info!(trace = self.trace(&own), job = %own, "adapter exported");
-                    self.notice(job, JobNotice::Exported { files });
-                    self.ending.remove(&own);
+                Ok(written) => {
+                    let step = written.as_ref().map(|(step, _)| step);
+                    tracing::info!(trace = self.trace(&own), job = %own, step, "adapter exported");
+                    match (self.ending.remove(&own), written) {
+                        (Some((_, Last::Remove)), written) => self.tell_kept(&own, written),
+                        (_, Some((_, files))) => self.notice(job, JobNotice::Exported { files }),
+                        (_, None) => {}
+                    }
                     self.done.remove(&own);
                     self.forget(&own)?;
                 }

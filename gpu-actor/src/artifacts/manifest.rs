@@ -9,6 +9,7 @@ use thiserror::Error;
 use super::part::{self, PartRef};
 use crate::train::identity::Identity;
 use crate::train::progress::Progress;
+use crate::train::proof::Proof;
 use crate::train::seal;
 
 /// The format written and read. 2 says what the job started from, and its backbone's hash covers the numbers of the
@@ -152,14 +153,13 @@ pub fn steps(job: &JobName, keys: &[String]) -> Vec<u64> {
 }
 
 /// Keys that are no longer wanted once a step is durable, in the order in which to remove them: of each step before it
-/// but the newest `keep_last` in all, the manifest first.
+/// but the newest `keep_last` in all, and the newest that is proven ([`crate::train::proof`]), the manifest first.
 #[must_use]
 pub fn superseded(job: &JobName, keys: &[String], newest: u64, keep_last: usize) -> Vec<String> {
-    let wanted: Vec<u64> = steps(job, keys)
-        .into_iter()
-        .filter(|step| *step <= newest)
-        .take(keep_last.max(1))
-        .collect();
+    let mut wanted = steps(job, keys);
+    wanted.retain(|step| *step <= newest);
+    let surplus = Proof::of_taken(newest).surplus(&wanted, keep_last);
+    wanted.retain(|step| !surplus.contains(step));
     let mut old: BTreeMap<u64, Vec<&String>> = BTreeMap::new();
     for key in keys {
         if let Some((step, rest)) = step_of(key, job)
@@ -193,7 +193,13 @@ mod tests {
         keys.push("jobs/j1/step-+0000009/manifest.json".into());
         keys.push("jobs/j2/step-00000009/manifest.json".into());
         assert_eq!(steps(&job, &keys), [far + 1, far, 7]);
+        // Whether the newest is good is not known yet.
         let gone = superseded(&job, &keys, far + 1, 1);
+        assert_eq!(gone, [keys[0].clone()]);
+        let newer = [keys.clone(), vec![key(&job, far + 2)]].concat();
+        let gone = superseded(&job, &newer, far + 2, 1);
         assert_eq!(gone, [&keys[0], &keys[1], &keys[3]].map(Clone::clone));
+        assert_eq!(superseded(&job, &newer, far + 2, 2).len(), 3);
+        assert_eq!(superseded(&job, &newer, far + 2, 3), [keys[0].clone()]);
     }
 }

@@ -9,6 +9,7 @@ use super::{ArtifactError, Artifacts};
 use crate::peft::layout::Layout;
 use crate::train::identity::Identity;
 use crate::train::job_state::JobState;
+use crate::train::proof::Proof;
 
 /// Says why a job's states cannot be used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -84,6 +85,23 @@ pub fn newest(
             return Ok(found);
         }
     }
+}
+
+/// The newest sound state of a job that is proven: what one that was set aside can go on from.
+///
+/// # Errors
+/// As [`newest`].
+pub fn newest_proven(
+    store: &dyn Artifacts,
+    job: &JobName,
+    proof: Proof,
+    identity: &Identity,
+    layout: &Layout,
+) -> Result<Found, RecoverError> {
+    let keys = store.list(&part::job_folder(job))?;
+    let mut steps = manifest::steps(job, &keys);
+    steps.retain(|step| proof.holds(*step));
+    among(store, job, &steps, identity, layout)
 }
 
 /// The manifests of a job that can be read, the newest first, whatever they belong to; whether their parts are sound is

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | what passes next, jobs that come and go, states to keep | what the last stage found out |
 //! | agreements on steps | reports on gradients, verdicts on steps |
-//! | the end | parts of states that are stored, answers on jobs that came |
+//! | the end | parts of states that are stored or gone, answers on jobs that came |
 //!
 //! | to the lead of another replica | to the same stage of another replica |
 //! | --- | --- |
@@ -234,6 +234,13 @@ pub enum Word {
         /// Where it is.
         outcome: Result<PartRef, String>,
     },
+    /// Backward: a stage cannot store a state any more: it took the next step before it was told to.
+    Beyond {
+        /// The job.
+        job: JobName,
+        /// Steps of the state.
+        step: u64,
+    },
     /// Backward: all stages behind hold a job.
     Attached {
         /// Its place.
@@ -291,6 +298,7 @@ impl Word {
             Self::Outcome { .. } => "outcome",
             Self::Chosen { .. } => "chosen",
             Self::Part { .. } => "part",
+            Self::Beyond { .. } => "beyond",
             Self::Attached { .. } => "attached",
             Self::Refused { .. } => "refused",
             Self::Enlist(_) => "enlist",

@@ -11,6 +11,7 @@ use shared::ids::JobName;
 use shared::plan::arrangement::Arrangement;
 use shared::wire::order::JobAction;
 
+use self::durable::Settling;
 use super::error::{AdmitError, ReplicaError};
 use super::event::ReplicaEvent;
 use super::leading::{Leading, Origin};
@@ -27,9 +28,11 @@ use crate::train::event::Event;
 use crate::train::identity::Identity;
 use crate::train::job_state::JobState;
 use crate::train::progress::{self, Progress};
+use crate::train::proof::Proof;
 use crate::train::session::{Halt, Session, Standing, layout_of};
 
 mod durable;
+mod pace;
 mod sample;
 
 pub use sample::{SampleError, Text, TextRequest};
@@ -81,6 +84,8 @@ pub struct Lead {
     every_steps: u64,
     epoch: u64,
     texts: u64,
+    /// While it ends the steps that are begun, and starts no other.
+    settling: Option<Settling>,
     /// Whether the last turn moved anything.
     moved: bool,
     events: Vec<ReplicaEvent>,
@@ -107,6 +112,7 @@ impl Lead {
             every_steps: 0,
             epoch,
             texts: 0,
+            settling: None,
             moved: false,
             events: Vec::new(),
         }
@@ -232,8 +238,7 @@ impl Lead {
     /// # Errors
     /// When the replica cannot go on.
     pub fn round(&mut self) -> Result<Vec<ReplicaEvent>, ReplicaError> {
-        let (every, ledger) = (self.every_steps, &self.ledger);
-        self.session.hasten(every, |job| !ledger.waits(job));
+        self.prepare_rounds();
         let events = self.session.advance();
         self.note(events?)?;
         self.tend()
@@ -252,6 +257,7 @@ impl Lead {
                 break;
             }
         }
+        self.follow_ends()?;
         self.note_stored()?;
         Ok(std::mem::take(&mut self.events))
     }
@@ -273,11 +279,13 @@ impl Lead {
         self.session.let_go(job)
     }
 
-    /// Tells all stages that nothing will follow, and ends. What other replicas asked for and no stage has is not begun.
+    /// Tells all stages that nothing will follow, and ends. What is planned, or other replicas asked for, and no stage has is
+    /// not begun.
     ///
     /// # Errors
     /// When they cannot be told.
     pub fn close(mut self) -> Result<(), ReplicaError> {
+        self.session.make_room();
         let engine = self.session.engine_mut();
         engine.help_no_more();
         let busy = |own: &Leading| !own.is_busy();
@@ -301,6 +309,12 @@ impl Lead {
     #[must_use]
     pub fn standing(&self, job: &JobName) -> Option<&Standing> {
         self.session.standing(job)
+    }
+
+    /// Which of a job's states are proven.
+    #[must_use]
+    pub fn proof(&self, job: &JobName) -> Option<Proof> {
+        self.session.proof(job)
     }
 
     /// A job's place in its life, and its steps in all.

@@ -6,6 +6,7 @@
 //! each of them its run of the sequences, in micro-batches of their own.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use self::helping::Guest;
 use self::passing::{Open, Rows, Share, Ticket, Under};
@@ -17,7 +18,7 @@ use crate::artifacts::part::PartRef;
 use crate::link::word::{Attach, Pass, Planned, Source, StepGoal, Word};
 use crate::pipeline::council::Matter;
 use crate::pipeline::{MicroBatchNumber, Slot};
-use crate::train::engine::{Engine, Finding, Newcomer, Turn, TurnNumber};
+use crate::train::engine::{Engine, Finding, Newcomer, Turn, TurnNumber, Withdrawn};
 use crate::train::pack;
 use crate::train::tally::Tally;
 use shared::ids::JobName;
@@ -34,6 +35,8 @@ mod withdraw;
 pub(super) enum News {
     /// A part is stored, or not.
     Part(JobName, u64, Result<PartRef, String>),
+    /// A stage took a step behind this one before it was told to store the state.
+    Beyond(JobName, u64),
     /// A manifest is stored, or not.
     Sealed(JobName, u64, Result<u64, String>),
     /// A replica will not share a job, and why.
@@ -164,15 +167,44 @@ impl Leading {
             if moved || bell.wait(heard, self.station.seat().patience) {
                 continue;
             }
-            let stage = self.station.seat().place.stage;
-            let own = self.station.lacking();
-            let nothing = own == Lacking::Work(crate::pipeline::Lack::Plan);
-            let wanted = lacking(self)
-                .or_else(|| self.lacks_help())
-                .filter(|_| nothing);
-            let lacking = wanted.unwrap_or(own);
-            return Err(ReplicaError::Stalled { stage, lacking });
+            return Err(self.stalled(lacking(self)));
         }
+    }
+
+    /// Nothing moved for too long, while this was wanted.
+    pub(super) fn stalled(&self, wanted: Option<Lacking>) -> ReplicaError {
+        let stage = self.station.seat().place.stage;
+        let own = self.station.lacking();
+        let nothing = own == Lacking::Work(crate::pipeline::Lack::Plan);
+        let wanted = wanted.or_else(|| self.lacks_help()).filter(|_| nothing);
+        let lacking = wanted.unwrap_or(own);
+        ReplicaError::Stalled { stage, lacking }
+    }
+
+    /// How long nothing may move while there is work.
+    pub(super) fn patience(&self) -> Duration {
+        self.station.seat().patience
+    }
+
+    /// Takes what a turn found out about a job, once.
+    fn take_found(&mut self, turn: TurnNumber, slot: Slot) -> Option<Finding> {
+        let share = self.turns.get_mut(&turn)?.shares.remove(&slot)?;
+        let begun = self.begun.remove(&(slot, share.number));
+        let (tally, step) = (begun.unwrap_or(share.tally), share.step);
+        Some(Finding { slot, tally, step })
+    }
+
+    /// Waits until a turn is done.
+    pub(super) fn await_turn(&mut self, turn: TurnNumber) -> Result<(), ReplicaError> {
+        let done = move |own: &Self| own.is_done(turn);
+        self.drive(done, |own| own.first_under(turn).map(Lacking::Outcome))
+    }
+
+    /// Names the first micro-batch of a turn that is not done.
+    pub(super) fn first_under(&self, turn: TurnNumber) -> Option<Ticket> {
+        let mut under = self.under.iter();
+        let first = under.find(|(_, under)| under.turn == Some(turn));
+        first.map(|(ticket, _)| *ticket)
     }
 
     /// One turn of the loop without waiting; whether anything moved.
@@ -382,30 +414,44 @@ impl Engine for Leading {
         Ok(number)
     }
 
-    fn withdraw(&mut self) -> Vec<(Slot, u64)> {
-        self.take_back().into_iter().collect()
+    fn withdraw(&mut self) -> Vec<Withdrawn> {
+        self.take_back()
+    }
+
+    fn holds(&self, turn: TurnNumber) -> bool {
+        self.turns.contains_key(&turn)
+    }
+
+    fn is_done(&self, turn: TurnNumber) -> bool {
+        self.turns.get(&turn).is_none_or(Open::is_done)
+    }
+
+    /// Of a shared step losses are complete at the end of its turn only.
+    fn closed(&mut self, turn: TurnNumber) -> Vec<Finding> {
+        let Some(open) = self.turns.get(&turn) else {
+            return Vec::new();
+        };
+        let closed = |share: &Share| share.step.is_some() && share.blocks.is_none();
+        let closed = open.shares.iter().filter(|(_, share)| closed(share));
+        let slots: Vec<Slot> = closed.map(|(slot, _)| *slot).collect();
+        let found = slots
+            .into_iter()
+            .filter_map(|slot| self.take_found(turn, slot));
+        found.collect()
+    }
+
+    fn forget(&mut self, turn: TurnNumber) {
+        self.forget_turn(turn);
     }
 
     fn finish(&mut self, turn: TurnNumber) -> Result<Vec<Finding>, ReplicaError> {
-        let done = move |own: &Self| {
-            let open = own.turns.get(&turn);
-            open.is_none_or(|open| open.unmeasured == 0 && open.steps.is_empty())
-        };
-        let first = move |own: &Self| {
-            let mut under = own.under.iter();
-            let first = under.find(|(_, under)| under.turn == Some(turn));
-            first.map(|(number, _)| Lacking::Outcome(*number))
-        };
-        self.drive(done, first)?;
-        let Some(mut open) = self.turns.remove(&turn) else {
-            return Ok(Vec::new());
-        };
-        let found = open.jobs.iter().filter_map(|&slot| {
-            let share = open.shares.remove(&slot)?;
-            let begun = self.begun.remove(&(slot, share.number));
-            let (tally, step) = (begun.unwrap_or(share.tally), share.step);
-            Some(Finding { slot, tally, step })
-        });
-        Ok(found.collect())
+        self.await_turn(turn)?;
+        let jobs = self.turns.get(&turn).map(|open| open.jobs.clone());
+        let jobs = jobs.unwrap_or_default().into_iter();
+        let found = jobs
+            .filter_map(|slot| self.take_found(turn, slot))
+            .collect();
+        self.turns.remove(&turn);
+        Ok(found)
     }
 }

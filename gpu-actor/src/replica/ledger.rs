@@ -2,7 +2,7 @@
 //!
 //! | id | invariant |
 //! | --- | --- |
-//! | LG-1 | a manifest is made once a state's parts cover all layers and its evaluation, if one was due, is counted |
+//! | LG-1 | a manifest is made once a state's parts cover all layers and it is due: its evaluation is counted, or not made in a hurry |
 //! | LG-2 | of each state at most one manifest is made, and none of one that is durable |
 
 use std::collections::BTreeMap;

@@ -64,6 +64,17 @@ pub struct Finding {
     pub step: Option<Result<StepNumbers, Fault>>,
 }
 
+/// A step, all or the rest of which was taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Withdrawn {
+    /// The job.
+    pub slot: Slot,
+    /// Number of the step.
+    pub step: u64,
+    /// Sequences of it that are begun or passed; those behind were taken back.
+    pub begun: usize,
+}
+
 /// Number of a turn, in the order in which they are planned.
 pub type TurnNumber = u64;
 
@@ -108,11 +119,29 @@ pub trait Engine {
     /// When the engine itself cannot go on.
     fn plan(&mut self, turn: Turn<'_>) -> Result<TurnNumber, Self::Error>;
 
-    /// Takes back steps that were planned and not begun, each by job and number, with all their parts: their turns find
-    /// nothing of them. An engine that begins what is planned at once has none.
-    fn withdraw(&mut self) -> Vec<(Slot, u64)> {
+    /// Takes back of steps what was planned and not begun: their turns find nothing of that. A job's are in the order of
+    /// its steps. An engine that begins what is planned at once has none.
+    fn withdraw(&mut self) -> Vec<Withdrawn> {
         Vec::new()
     }
+
+    /// Whether anything is left of a turn after that.
+    fn holds(&self, _turn: TurnNumber) -> bool {
+        true
+    }
+
+    /// Whether [`Self::finish`] would not wait for a turn.
+    fn is_done(&self, _turn: TurnNumber) -> bool {
+        true
+    }
+
+    /// What a training turn that is not done has found out about jobs whose steps it ended: it does not find that again.
+    fn closed(&mut self, _turn: TurnNumber) -> Vec<Finding> {
+        Vec::new()
+    }
+
+    /// Nobody asks any more what a turn of held-out rows finds: what of it is not begun does not pass.
+    fn forget(&mut self, turn: TurnNumber);
 
     /// Waits for a turn, and returns what it found, in the order of its requests: of a job whose step goes on, nothing.
     ///

@@ -172,6 +172,10 @@ impl Engine for Local {
         Ok(self.taken)
     }
 
+    fn forget(&mut self, turn: TurnNumber) {
+        self.found.remove(&turn);
+    }
+
     fn finish(&mut self, turn: TurnNumber) -> Result<Vec<Finding>, Infallible> {
         Ok(self.found.remove(&turn).unwrap_or_default())
     }

@@ -78,7 +78,10 @@ impl Run {
         progress: Progress,
     ) -> Self {
         let total = progress::total_steps(&spec.train, rows.len());
-        let standing = if progress.step >= total {
+        // One that was ended in a hurry may lack its last evaluation.
+        let measured =
+            eval_rows.is_empty() || !progress.evaluation_due(progress.step, &spec.eval, total);
+        let standing = if progress.step >= total && measured {
             Standing::Finished(Ending::Complete)
         } else if progress.stopped_early(&spec.eval) {
             Standing::Finished(Ending::EarlyStopping)
@@ -221,11 +224,11 @@ impl Run {
         (request, goal)
     }
 
-    /// Takes back this step and those behind, which were planned and not begun.
-    pub(super) fn take_back(&mut self, step: u64) {
+    /// Takes back this step behind so many of its sequences, and those behind it, which were planned and not begun.
+    pub(super) fn take_back(&mut self, step: u64, begun: usize) {
         if step <= self.planned {
             self.planned = step;
-            self.begun = 0;
+            self.begun = begun;
             self.hastened.retain(|kept| *kept <= step);
         }
     }

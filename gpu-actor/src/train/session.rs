@@ -14,17 +14,17 @@ use shared::ids::JobName;
 use shared::job::{AdapterSpec, JobSpec};
 use shared::plan::arrangement::Arrangement;
 
-use super::engine::{Engine, Newcomer, Turn, TurnNumber};
-use super::event::{Ending, Event};
+use super::engine::{Engine, Newcomer, TurnNumber};
 use super::local::Local;
 use super::progress::Progress;
 use super::proof::Proof;
 use super::run::Run;
-use super::spread;
 use crate::model::Model;
 use crate::peft::layout::Layout;
 
 mod here;
+mod pace;
+mod rounds;
 
 pub use super::job_state::JobState;
 pub use super::run::{Halt, Standing};
@@ -47,6 +47,12 @@ pub struct Session<E: Engine = Local> {
     runs: BTreeMap<JobName, Run>,
     /// Training turns on their way, the oldest first.
     planned: VecDeque<TurnNumber>,
+    /// A turn of held-out rows on its way.
+    measured: Option<TurnNumber>,
+    /// Training turns that have ended.
+    rounds: u64,
+    /// Whether steps are spread over turns even where all are long.
+    short: bool,
     halted: Vec<Halted>,
     arrangement: Arrangement<JobName>,
 }
@@ -58,6 +64,9 @@ impl<E: Engine> Session<E> {
             engine,
             runs: BTreeMap::new(),
             planned: VecDeque::new(),
+            measured: None,
+            rounds: 0,
+            short: false,
             halted: Vec::new(),
             arrangement: Arrangement::default(),
         }
@@ -178,13 +187,27 @@ impl<E: Engine> Session<E> {
     /// Whether no job is active and nothing is on its way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.planned.is_empty() && !self.runs.values().any(Run::is_active)
+        !self.is_under_way() && !self.runs.values().any(Run::is_active)
     }
 
-    /// Whether rounds are planned that have not ended.
+    /// Whether anything is planned that has not ended.
     #[must_use]
     pub fn is_under_way(&self) -> bool {
-        !self.planned.is_empty()
+        !self.planned.is_empty() || self.measured.is_some()
+    }
+
+    /// Rounds that have ended.
+    #[must_use]
+    pub fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// Whether a job has no step on its way and none begun, nor held-out rows.
+    #[must_use]
+    pub fn is_at_rest(&self, name: &JobName) -> bool {
+        let rests = |run: &Run| run.is_settled() && !(self.measured.is_some() && run.evaluates());
+        let run = self.runs.get(name);
+        run.is_some_and(|run| !run.is_active() || rests(run))
     }
 
     /// Names of the jobs.
@@ -226,167 +249,6 @@ impl<E: Engine> Session<E> {
     /// Jobs that came to a halt since the last call.
     pub fn take_halted(&mut self) -> Vec<Halted> {
         std::mem::take(&mut self.halted)
-    }
-
-    /// One optimizer step of every active job, or a part of a long one, with the evaluations due before and after it.
-    ///
-    /// # Errors
-    /// Of the engine, when it cannot go on.
-    pub fn advance(&mut self) -> Result<Vec<Event>, E::Error> {
-        let mut events = Vec::new();
-        self.evaluate_due(&mut events)?;
-        self.plan_rounds()?;
-        self.end_round(&mut events)?;
-        Ok(events)
-    }
-
-    /// Ends the steps that are begun, with the evaluations due behind them, and plans no other: what is planned and not
-    /// begun is planned again when training goes on.
-    ///
-    /// # Errors
-    /// Of the engine, when it cannot go on.
-    pub fn settle(&mut self) -> Result<Vec<Event>, E::Error> {
-        let mut events = Vec::new();
-        for (slot, step) in self.engine.withdraw() {
-            let mut runs = self.runs.values_mut();
-            if let Some(run) = runs.find(|run| run.slot == slot && run.is_active()) {
-                run.take_back(step);
-            }
-        }
-        let begun = |run: &Run| run.takes_part() && run.begun > 0;
-        self.plan_turn(begun, usize::MAX)?;
-        while !self.planned.is_empty() {
-            self.end_round(&mut events)?;
-        }
-        Ok(events)
-    }
-
-    fn end_round(&mut self, events: &mut Vec<Event>) -> Result<(), E::Error> {
-        self.finish_round(events)?;
-        self.evaluate_due(events)?;
-        self.checkpoint_due(events);
-        self.finish_complete(events);
-        self.come_to_halt();
-        Ok(())
-    }
-
-    fn plan_rounds(&mut self) -> Result<(), E::Error> {
-        let ahead = self.engine.ahead().max(1);
-        while self.planned.len() < ahead {
-            if self.runs.values().any(Run::holds_up) {
-                return Ok(());
-            }
-            let bound = self.turn_rows();
-            let runs = self.runs.values_mut().filter(|run| run.takes_part());
-            let most = spread::most(bound, runs.map(Run::rest));
-            if !self.plan_turn(Run::takes_part, most)? {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// Rows of one job's step in a turn.
-    fn turn_rows(&self) -> usize {
-        let told = self.arrangement.turn_rows;
-        told.map_or_else(
-            || self.engine.turn_rows(),
-            |rows| usize::try_from(rows).unwrap_or(usize::MAX),
-        )
-    }
-
-    /// Plans a turn of the jobs that are chosen, of each at most so many rows; whether there are any.
-    fn plan_turn(&mut self, chosen: impl Fn(&Run) -> bool, most: usize) -> Result<bool, E::Error> {
-        let slot = |name: &JobName| self.runs.get(name).map(|run| run.slot);
-        let mut turn = Turn {
-            requests: Vec::new(),
-            goals: Vec::new(),
-            arrangement: self.arrangement.renamed(slot),
-        };
-        for run in self.runs.values_mut().filter(|run| chosen(run)) {
-            let whole = self.engine.takes_whole(run.slot);
-            let (request, goal) = run.next_part(if whole { usize::MAX } else { most });
-            turn.requests.push(request);
-            turn.goals.push(goal);
-        }
-        let any = !turn.requests.is_empty();
-        if any {
-            self.planned.push_back(self.engine.plan(turn)?);
-        }
-        Ok(any)
-    }
-
-    fn finish_round(&mut self, events: &mut Vec<Event>) -> Result<(), E::Error> {
-        let Some(turn) = self.planned.pop_front() else {
-            return Ok(());
-        };
-        for found in self.engine.finish(turn)? {
-            let mut runs = self.runs.values_mut();
-            let run = runs.find(|run| run.slot == found.slot && run.is_active());
-            if let (Some(run), Some(step)) = (run, found.step) {
-                run.note_step(&found.tally, step, events);
-            }
-        }
-        Ok(())
-    }
-
-    fn evaluate_due(&mut self, events: &mut Vec<Event>) -> Result<(), E::Error> {
-        let due = self.runs.values().filter(|run| run.evaluates());
-        let turn = Turn {
-            requests: due.map(Run::evaluation).collect(),
-            goals: Vec::new(),
-            // Its bounds on rows alone.
-            arrangement: self.arrangement.renamed(|_| None),
-        };
-        if turn.requests.is_empty() {
-            return Ok(());
-        }
-        let turn = self.engine.plan(turn)?;
-        for found in self.engine.finish(turn)? {
-            let mut runs = self.runs.values_mut();
-            if let Some(run) = runs.find(|run| run.slot == found.slot) {
-                run.note_evaluation(&found.tally, events);
-            }
-        }
-        Ok(())
-    }
-
-    /// After the evaluations of the round: a state that counts one must not be saved before it is told.
-    fn checkpoint_due(&mut self, events: &mut Vec<Event>) {
-        for (name, run) in &mut self.runs {
-            let step = run.progress.step;
-            let stepped = std::mem::take(&mut run.stepped);
-            if stepped && run.keeps(step) && run.is_active() {
-                let job = name.clone();
-                events.push(Event::CheckpointDue { job, step });
-            }
-        }
-    }
-
-    fn finish_complete(&mut self, events: &mut Vec<Event>) {
-        for run in self.runs.values_mut() {
-            if run.is_active() && run.progress.step >= run.total {
-                run.finish(Ending::Complete, events);
-            }
-        }
-    }
-
-    fn come_to_halt(&mut self) {
-        for run in self.runs.values_mut().filter(|run| run.halts()) {
-            let Some(how) = run.asked.take() else {
-                continue;
-            };
-            run.begun = 0;
-            run.standing = match how {
-                Halt::Pause => Standing::Paused,
-                Halt::Cancel => Standing::Cancelled,
-            };
-            self.halted.push(Halted {
-                job: run.name.clone(),
-                step: run.progress.step,
-                how,
-            });
-        }
     }
 }
 

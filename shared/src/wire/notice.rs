@@ -109,7 +109,8 @@ pub enum JobNotice {
     },
     /// It trains again.
     Resumed,
-    /// Its numbers are not finite; it is set aside, its last good state is durable.
+    /// Its numbers are not finite; it is set aside, and the state of the step at which they broke is durable. Of its newest
+    /// good state, if one is kept, `Salvaged` told.
     Quarantined {
         /// Steps taken.
         step: u64,
@@ -137,6 +138,14 @@ pub enum JobNotice {
     Recovered {
         /// The step.
         step: u64,
+    },
+    /// It will be set aside: the adapter of its newest state that is known to be good is in the store under these keys, each
+    /// with its content hash and size.
+    Salvaged {
+        /// Steps of that state.
+        step: u64,
+        /// Key, sha256, size.
+        files: Vec<(String, String, Bytes)>,
     },
 }
 

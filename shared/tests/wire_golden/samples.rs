@@ -438,6 +438,10 @@ fn job_notices() -> Vec<JobNotice> {
         },
         JobNotice::Cancelled { step: 1 },
         JobNotice::Recovered { step: 1 },
+        JobNotice::Salvaged {
+            step: 1,
+            files: vec![("k".into(), "00".into(), Bytes(3))],
+        },
     ]
 }
 

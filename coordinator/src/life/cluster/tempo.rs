@@ -31,7 +31,9 @@ impl Tempos {
     pub(super) fn note(&mut self, job: JobId, notice: &JobNotice, now: Micros) {
         match notice {
             JobNotice::Step { step, .. } => self.stepped(job, *step, now),
-            JobNotice::Evaluation { .. } | JobNotice::Durable { .. } => {}
+            JobNotice::Evaluation { .. }
+            | JobNotice::Durable { .. }
+            | JobNotice::Salvaged { .. } => {}
             JobNotice::Finished { .. }
             | JobNotice::Exported { .. }
             | JobNotice::Cancelled { .. }

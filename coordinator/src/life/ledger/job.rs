@@ -88,6 +88,9 @@ pub struct Job {
     /// How often it went on after a move that was planned.
     #[serde(default)]
     pub moves: u32,
+    /// Of one that was set aside, steps of the newest state that is known to be good; its files are those of that state.
+    #[serde(default)]
+    pub good: Option<u64>,
     /// Key, sha256 and size of its adapter's files.
     pub files: Vec<(String, String, Bytes)>,
     /// When it was submitted.
@@ -134,6 +137,7 @@ impl Job {
             learning_rate: None,
             recoveries: 0,
             moves: 0,
+            good: None,
             files: Vec::new(),
             submitted: at,
             started: None,

@@ -47,9 +47,14 @@ impl Job {
                     "numbers of the job are not finite after step {step}: {reason}; lower optimizer.learning_rate \
                      or set optimizer.max_grad_norm"
                 );
-                if self.durable > 0 {
+                if let Some(good) = self.good {
                     message.push_str(&format!(
-                        "; its state after step {} is kept: spotmux sample --job {}",
+                        "; its good state after step {good} is kept: spotmux fetch {}",
+                        self.id
+                    ));
+                } else if self.durable > 0 {
+                    message.push_str(&format!(
+                        "; its state after step {} is kept, which is not known to be good: spotmux sample --job {}",
                         self.durable, self.id
                     ));
                 }
@@ -61,6 +66,10 @@ impl Job {
                 if self.state != JobState::Cancelling && !self.displaced && !self.stalled {
                     self.state = JobState::Finalizing;
                 }
+            }
+            JobNotice::Salvaged { step, files } => {
+                self.good = Some(*step);
+                self.files.clone_from(files);
             }
             JobNotice::Exported { files } => {
                 self.files.clone_from(files);

@@ -21,11 +21,18 @@ pub(super) const WAITS: Waits = Waits {
 /// takes the lead for lost.
 pub(super) const STORE_PATIENCE: Micros = Micros::of_millis(20_000);
 
-/// A drain whose steps are ended and whose states are being stored.
+/// Steps that have not ended within this after a drain began are not waited for with what was learned before them: the
+/// last whole states are stored while they go on, since the machine may go before they end. Shorter steps end sooner than
+/// a store takes a state that the next one supersedes.
+pub(super) const HASTE: Micros = Micros::of_millis(250);
+
+/// A drain whose steps are being ended, and whose states are being stored.
 #[derive(Debug)]
 pub(super) struct Draining {
     toward: PlanEpoch,
     since: Micros,
+    /// When the last step had ended.
+    ended: Option<Micros>,
     /// Why states of jobs were not stored.
     pub(super) refused: BTreeMap<JobName, String>,
 }
@@ -86,30 +93,39 @@ impl Leading<'_> {
         Ok(())
     }
 
-    /// Ends what is begun and has all states stored; [`Self::note_drained`] says whether they are.
+    /// Begins to end what is begun and to have all states stored; [`Self::note_drained`] says whether they are.
     pub(super) fn drain(&mut self, toward: PlanEpoch) -> Result<(), ReplicaError> {
         self.draining = None;
         let events = self.lead.settle()?;
         self.draining = Some(Draining {
             toward,
             since: (self.around.clock)(),
+            ended: None,
             refused: BTreeMap::new(),
         });
         self.tell(events)?;
-        self.note_drained();
-        Ok(())
+        self.note_drained()
     }
 
-    /// Says whether all states of a drain are durable, or why not, once the store has taken or refused all of them; or
-    /// once it has taken too long for that.
-    pub(super) fn note_drained(&mut self) {
-        let Some(draining) = &self.draining else {
-            return;
+    /// Says whether all states of a drain are durable, or why not, once all steps have ended and the store has taken or
+    /// refused all states; or once it has taken too long for that. What takes long meanwhile is not waited for with all the
+    /// rest.
+    pub(super) fn note_drained(&mut self) -> Result<(), ReplicaError> {
+        let Some(draining) = &mut self.draining else {
+            return Ok(());
         };
-        let (now, since) = ((self.around.clock)(), draining.since);
-        let late = now < since || now.since(since) >= STORE_PATIENCE;
-        if self.lead.is_storing() && !late {
-            return;
+        let now = (self.around.clock)();
+        // A clock that was set back is no reason to wait for it.
+        let passed = |since: Micros, time| now < since || now.since(since) >= time;
+        if self.lead.is_settling() {
+            return match passed(draining.since, HASTE) {
+                true => self.lead.hurry(),
+                false => Ok(()),
+            };
+        }
+        let ended = *draining.ended.get_or_insert(now);
+        if self.lead.is_storing() && !passed(ended, STORE_PATIENCE) {
+            return Ok(());
         }
         let undurable = self.lead.undurable().map(|(job, step)| {
             let why = draining.refused.get(job);
@@ -128,5 +144,6 @@ impl Leading<'_> {
             }
         };
         (self.around.report)(Event::Drained(epochs, outcome));
+        Ok(())
     }
 }

@@ -1,8 +1,10 @@
-//! Jobs that were set aside as their numbers are not finite: the state after the last good step is stored before that is told,
-//! for the coordinator takes the job for failed then, and hears no more of it.
+//! Jobs that were set aside as their numbers are not finite: the state after their last step is stored before that is told,
+//! and the adapter of the newest state that is known to be good is written, for the coordinator takes the job for failed
+//! then, and hears no more of it.
 //!
-//! - `AS-1` That a job is set aside is told once: when its state is durable, or when the store has not taken it for
+//! - `AS-1` That a job is set aside is told once: when both are in the store, or when the store has not taken them for
 //!   [`STORE_PATIENCE`].
+//! - `AS-2` What is told as good is proven ([`crate::train::proof`]).
 
 use std::collections::BTreeMap;
 
@@ -10,6 +12,7 @@ use shared::ids::JobName;
 use shared::units::Micros;
 use shared::wire::notice::JobNotice;
 
+use super::super::export::Written;
 use super::again::STORE_PATIENCE;
 use super::{Last, Leading, id};
 
@@ -46,14 +49,16 @@ impl Leading<'_> {
         self.aside.0.insert(own.clone(), untold);
     }
 
-    /// Its state is durable, or never will be.
-    pub(super) fn tell_kept(&mut self, own: &JobName) {
+    /// Its state is durable, and the adapter of a good one is written; or nothing more is waited for.
+    pub(super) fn tell_kept(&mut self, own: &JobName, good: Option<Written>) {
         let Some(Untold { step, reason, .. }) = self.aside.0.remove(own) else {
             return;
         };
-        if let Some(job) = id(own) {
-            self.notice(job, JobNotice::Quarantined { step, reason });
+        let Some(job) = id(own) else { return };
+        if let Some((step, files)) = good {
+            self.notice(job, JobNotice::Salvaged { step, files });
         }
+        self.notice(job, JobNotice::Quarantined { step, reason });
     }
 
     /// Tells what the store has not taken for long.
@@ -66,7 +71,7 @@ impl Leading<'_> {
         let late = self.aside.0.iter().filter(|(_, untold)| late(untold));
         let late: Vec<JobName> = late.map(|(own, _)| own.clone()).collect();
         for own in late {
-            self.tell_kept(&own);
+            self.tell_kept(&own, None);
         }
     }
 }

@@ -5,7 +5,9 @@
 //! - `CO-2` What is asked for a job meanwhile is done once it is here.
 //! - `CO-3` While the lead starts no steps, no job comes.
 //! - `CO-4` Jobs that are ordered while none trains, as after a move, begin together: the first round waits until each is here
-//!   or refused, or for [`GATHERING`]. Who comes later comes between rounds.
+//!   or refused, or for [`GATHERING`].
+//! - `CO-5` Who comes later comes between turns: what was planned before it was ordered and no stage has is taken back, and while
+//!   it is on its way, and until its first round is planned, no turn takes a long step whole.
 //!
 //! Without CO-4 the first job to come would train alone, and each of the others would wait for a whole round of those before
 //! it: of `n` jobs the last for `1 + 2 + ... + (n - 1)` steps of one job.
@@ -49,7 +51,12 @@ impl Coming {
         !self.orders.is_empty() && self.gathering.is_some_and(waits)
     }
 
-    /// A round is begun: who comes from now on comes between rounds.
+    /// Whether any job is on its way.
+    pub(super) fn expects(&self) -> bool {
+        !self.orders.is_empty()
+    }
+
+    /// A round is begun: who comes from now on comes between turns.
     pub(super) fn begun(&mut self) {
         self.gathering = None;
     }
@@ -156,6 +163,8 @@ impl Leading<'_> {
                 self.notice(job, JobNotice::Refused(Reason { class, message }));
             }
             Ok((step, total)) => {
+                // CO-5
+                self.lead.make_room()?;
                 let replicas = self.lead.sharing(&own);
                 tracing::info!(trace = order.trace, job = %own, step, total, ?replicas, "job admitted");
                 self.notice(job, JobNotice::Admitted { step, total });

@@ -33,6 +33,7 @@ use crate::train::seal;
 
 mod aside;
 mod coming;
+mod giants;
 
 const JOB: JobId = JobId(1);
 /// Steps of the job: its rows are one batch, twice.
@@ -170,8 +171,20 @@ impl Office {
 
     /// The order for a job of so many steps, whose rows are under this key.
     fn long_order(&self, job: JobId, steps: u64, key: &str) -> JobOrder {
-        let row = TokenRow::new(vec![1, 2, 3, 4], vec![1, 2, 3, 4]);
-        let rows = data::packed::pack(&[row], &[]);
+        self.order_of(job, steps, key, &[4])
+    }
+
+    /// The same with steps of rows of these lengths.
+    fn order_of(&self, job: JobId, steps: u64, key: &str, lengths: &[usize]) -> JobOrder {
+        let token = |at: usize| 1 + (at % 4) as u32;
+        let row = |length: &usize| -> Vec<u32> { (0..*length).map(token).collect() };
+        let rows = lengths.iter().map(row);
+        let rows = rows.map(|ids| {
+            let labels = ids.iter().map(|id| *id as i32).collect();
+            TokenRow::new(ids, labels)
+        });
+        let rows: Vec<TokenRow> = rows.collect();
+        let rows = data::packed::pack(&rows, &[]);
         self.store.inner.put(key, &rows).unwrap();
         let mut spec: shared::job::JobSpec = serde_json::from_str(
             r#"{"name":"one","adapter":{"method":"lora","rank":2},"data":{"train":"d.jsonl"},
@@ -179,6 +192,7 @@ impl Office {
         )
         .unwrap();
         spec.train.steps = Some(steps);
+        spec.train.batch_size = lengths.len();
         JobOrder {
             job,
             spec: serde_json::to_string(&spec).unwrap(),
@@ -409,6 +423,9 @@ fn a_store_that_does_not_answer_is_told_in_time_and_orders_are_heard_meanwhile()
     leading.obey(Command::Drain(PlanEpoch(3))).unwrap();
     leading.turn().unwrap();
     assert_eq!(office.drained().len(), 0, "the store may yet answer");
+    while leading.lead.is_settling() {
+        leading.turn().unwrap();
+    }
     office.pass(STORE_PATIENCE);
     leading.turn().unwrap();
     let why = office.drained()[0].clone().unwrap_err();

@@ -4,6 +4,7 @@
 //!   more is not, and no token of it is made.
 //! - `TX-2` While jobs train, a round is taken for every [`TOKENS_A_ROUND`] tokens, and one for a text that has fewer: between
 //!   tokens where it leaves the weights of the text as they are, else behind the text, before the next one.
+//! - `TX-3` A text is made with the weights of one step: it ends early where a drain ends a step of its job that was begun.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(super) struct Texts {
 
 impl Texts {
     /// Whether there is a token to be made.
+    #[cfg(test)]
     pub(super) fn are_under_way(&self) -> bool {
         self.under.is_some() || !self.waiting.is_empty()
     }
@@ -45,9 +47,15 @@ impl Texts {
         self.asked.insert(order.number);
     }
 
-    /// A round was taken.
-    pub(super) fn round_taken(&mut self) {
-        self.owed = self.owed.saturating_sub(1);
+    /// Whether anybody waits for one.
+    pub(super) fn are_asked(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// So many rounds have ended.
+    pub(super) fn rounds_taken(&mut self, rounds: u64) {
+        let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
+        self.owed = self.owed.saturating_sub(rounds);
     }
 
     /// No job trains: nobody waits for texts.
@@ -97,19 +105,28 @@ impl Leading<'_> {
         }
     }
 
-    /// Makes one token.
-    pub(super) fn write_on(&mut self) -> Result<(), ReplicaError> {
+    /// Makes one token, if it comes before the next round or none is taken; whether it did anything.
+    pub(super) fn write_on(&mut self, working: bool) -> Result<bool, ReplicaError> {
+        // It would wait for whole steps, and a drain for it.
+        if self.lead.is_settling() {
+            return Ok(false);
+        }
         while self.texts.under.is_none() && self.texts.owed == 0 {
             let Some((order, states)) = self.texts.waiting.pop_front() else {
-                return Ok(());
+                return Ok(false);
             };
             match self.begin(&order, &states)? {
                 Ok(text) => self.texts.under = Some((order.number, text, 0)),
                 Err(error) => self.answer(order.number, Err(error.to_string())),
             }
         }
+        if working && !self.holds_rounds() {
+            return Ok(false);
+        }
+        // It is behind what stages have, and not behind rounds.
+        self.lead.make_room()?;
         let Some((number, text, made)) = &mut self.texts.under else {
-            return Ok(());
+            return Ok(false);
         };
         let outcome = match self.lead.next_token(text)? {
             Ok(Some(token)) => {
@@ -118,12 +135,22 @@ impl Leading<'_> {
                     self.texts.owed += 1;
                 }
                 (self.around.report)(Event::Piece(*number, vec![token]));
-                return Ok(());
+                return Ok(true);
             }
             Ok(None) => Ok(()),
             Err(error) => Err(error.to_string()),
         };
-        self.end_text(outcome)
+        self.end_text(outcome)?;
+        Ok(true)
+    }
+
+    /// Steps that are begun are going to end. TX-3
+    pub(super) fn end_text_of_step(&mut self) -> Result<(), ReplicaError> {
+        let under = self.texts.under.as_ref();
+        match under.is_some_and(|(_, text, _)| self.lead.changes(text)) {
+            true => self.end_text(Err("the step of its job ends: ask again".to_owned())),
+            false => Ok(()),
+        }
     }
 
     /// Nobody waits for a text any more. TX-1

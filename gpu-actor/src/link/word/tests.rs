@@ -196,6 +196,10 @@ fn words_survive_a_format_that_does_not_describe_itself() {
             step,
             outcome: Ok(part),
         },
+        Word::Beyond {
+            job: JobName::new("a").unwrap(),
+            step,
+        },
         Word::Attached { slot },
         Word::Refused {
             slot,
@@ -210,7 +214,7 @@ fn words_survive_a_format_that_does_not_describe_itself() {
         assert_eq!(word, read);
         names.insert(word.name());
     }
-    assert_eq!(names.len(), 21);
+    assert_eq!(names.len(), 22);
 }
 
 #[test]

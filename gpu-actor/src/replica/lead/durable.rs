@@ -10,6 +10,13 @@ use crate::replica::event::ReplicaEvent;
 use crate::replica::leading::{Leading, News};
 use crate::replica::ledger::Whole;
 
+/// How steps that are begun are ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Settling {
+    /// Whether whole states are stored before the steps under way end.
+    hurried: bool,
+}
+
 impl Lead {
     /// Ends the steps that are begun, takes back those that are only planned, has the state of every job stored, and
     /// starts nothing more until a round is asked for. What could not be stored is told as `NotDurable`, and is in
@@ -18,12 +25,17 @@ impl Lead {
     /// # Errors
     /// When the replica cannot go on.
     pub fn drain(&mut self) -> Result<Vec<ReplicaEvent>, ReplicaError> {
-        self.begin_drain()?;
+        let mut told = self.settle()?;
+        while let Some(turn) = self.session.next_turn() {
+            self.session.engine_mut().await_turn(turn)?;
+            self.follow_ends()?;
+        }
         loop {
             self.note_stored()?;
             let waiting = self.ledger.waiting();
             if waiting.is_empty() {
-                return self.tend();
+                told.append(&mut self.tend()?);
+                return Ok(told);
             }
             let news = |own: &Leading| !own.news.is_empty();
             let lacking = move |_: &Leading| Some(Lacking::Stored(waiting.clone()));
@@ -31,14 +43,40 @@ impl Lead {
         }
     }
 
-    /// As [`Self::drain`], without waiting for the store: [`Self::tend`] tells what is stored, and there may be more to
-    /// come while [`Self::is_storing`].
+    /// As [`Self::drain`], without waiting: [`Self::tend`] goes on with it while it [`Self::is_settling`], and tells what is
+    /// stored, of which there may be more to come while [`Self::is_storing`]. Jobs without a step on its way are stored at
+    /// once.
     ///
     /// # Errors
     /// When the replica cannot go on.
     pub fn settle(&mut self) -> Result<Vec<ReplicaEvent>, ReplicaError> {
-        self.begin_drain()?;
+        self.session.begin_settling()?;
+        let hurried = self.is_hurried();
+        self.settling = Some(Settling { hurried });
+        self.note(Vec::new())?;
+        self.keep_ended()?;
         self.tend()
+    }
+
+    /// While it settles: has the last whole state of each job stored that has a step under way, which is no part of it, and
+    /// from then on each that comes before all are ended. So a machine that goes too early takes no more with it than that
+    /// step. Nothing is evaluated any more: that is due where the job goes on.
+    ///
+    /// # Errors
+    /// When the replica cannot go on.
+    pub fn hurry(&mut self) -> Result<(), ReplicaError> {
+        let Some(settling) = self.settling.as_mut().filter(|settling| !settling.hurried) else {
+            return Ok(());
+        };
+        settling.hurried = true;
+        self.follow_ends()?;
+        self.keep_ended()
+    }
+
+    /// Whether steps are under way that are to be ended.
+    #[must_use]
+    pub fn is_settling(&self) -> bool {
+        self.settling.is_some()
     }
 
     /// Whether a state is due and not yet stored, nor told as `NotDurable`.
@@ -47,12 +85,46 @@ impl Lead {
         !self.ledger.waiting().is_empty()
     }
 
-    fn begin_drain(&mut self) -> Result<(), ReplicaError> {
-        let events = self.session.settle();
-        self.note(events?)?;
+    /// While it settles: has states stored as steps end.
+    pub(super) fn follow_ends(&mut self) -> Result<(), ReplicaError> {
+        while self.settling.is_some()
+            && let Some(events) = self.session.note_ended(!self.is_hurried())?
+        {
+            self.moved = true;
+            self.note(events)?;
+            self.keep_ended()?;
+        }
+        Ok(())
+    }
+
+    /// Has states stored that no step on its way will change, and in a hurry those too that one will.
+    fn keep_ended(&mut self) -> Result<(), ReplicaError> {
+        let through = !self.session.is_under_way();
+        let hurried = self.is_hurried();
         let names: Vec<JobName> = self.session.names().cloned().collect();
         for name in names {
-            self.make_durable(&name)?;
+            // One state of a job after another is on its way to the store, so that what waits is bounded.
+            let in_hurry = hurried && !self.ledger.waits(&name);
+            if through || in_hurry || self.session.is_at_rest(&name) {
+                self.make_durable(&name)?;
+            }
+        }
+        if through {
+            self.settling = None;
+        }
+        Ok(())
+    }
+
+    fn is_hurried(&self) -> bool {
+        self.settling.is_some_and(|settling| settling.hurried)
+    }
+
+    /// A stage took the step behind a state before it heard that this is to be stored: the next one is, if it is known.
+    fn keep_next(&mut self, job: &JobName, step: u64) -> Result<(), ReplicaError> {
+        let given_up = self.ledger.give_up(job, step);
+        let progress = self.session.progress(job);
+        if given_up && progress.is_some_and(|(progress, _)| progress.step > step) {
+            self.make_durable(job)?;
         }
         Ok(())
     }
@@ -67,7 +139,8 @@ impl Lead {
         })
     }
 
-    /// Has a job's state of now stored, if it is neither stored nor about to be.
+    /// Has a job's state of now stored, if it is neither stored nor about to be: that after its last whole step, as stages
+    /// have it until they take the next.
     ///
     /// # Errors
     /// When the replica cannot go on.
@@ -116,6 +189,7 @@ impl Lead {
                         self.seal(whole);
                     }
                 }
+                News::Beyond(job, step) => self.keep_next(&job, step)?,
                 News::NotShared(job, replica, reason) => {
                     self.events.push(ReplicaEvent::NotShared {
                         job,

@@ -1,5 +1,6 @@
 //! Texts, token by token: whoever drives the lead does other things between two of them. Weights of the job stay as they
-//! are while none of its rounds are begun, and rounds under way go on.
+//! are while none of its rounds are begun, and rounds under way go on. A step of which only the rest is to be planned may wait
+//! for a text: its gradient is in no weight.
 
 use shared::ids::JobName;
 use thiserror::Error;
@@ -190,6 +191,15 @@ impl Lead {
     pub fn trains(&self, text: &Text) -> bool {
         match &text.adapted {
             Adapted::By(job) => self.standing(job) == Some(&Standing::Active),
+            Adapted::Not | Adapted::Lent => false,
+        }
+    }
+
+    /// Whether a step that is begun will change them when it ends.
+    #[must_use]
+    pub fn changes(&self, text: &Text) -> bool {
+        match &text.adapted {
+            Adapted::By(job) => !self.session.is_at_rest(job),
             Adapted::Not | Adapted::Lent => false,
         }
     }

@@ -33,6 +33,9 @@ impl Leading {
             Told::Word(Word::Part { job, step, outcome }) => {
                 self.news.push_back(News::Part(job, step, outcome));
             }
+            Told::Word(Word::Beyond { job, step }) => {
+                self.news.push_back(News::Beyond(job, step));
+            }
             Told::Sealed(Done::Manifest { job, step, outcome }) => {
                 self.news.push_back(News::Sealed(job, step, outcome));
             }
@@ -112,7 +115,6 @@ impl Leading {
         let Some(open) = self.turns.get_mut(&turn) else {
             return;
         };
-        open.unmeasured -= 1;
         for (rows, outcome) in found {
             let begun = self.begun.get_mut(&(rows.slot, rows.step));
             let share = open.shares.get_mut(&rows.slot);
@@ -120,14 +122,7 @@ impl Leading {
                 tally.add(rows.first_block, rows.last, outcome);
             }
         }
-        if open.unmeasured == 0 {
-            for share in open.shares.values_mut() {
-                if let Some(blocks) = share.blocks {
-                    let whole = share.tally.close(blocks);
-                    debug_assert!(whole, "all shards of a turn were measured");
-                }
-            }
-        }
+        open.measured();
     }
 
     fn note_step(&mut self, matter: Matter, step: Option<Result<StepNumbers, Broken>>) {

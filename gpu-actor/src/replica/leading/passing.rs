@@ -30,6 +30,29 @@ pub(super) struct Open {
     pub(super) unmeasured: usize,
     /// Steps that are not closed.
     pub(super) steps: BTreeSet<Matter>,
+    /// Whether any of them was given to a station.
+    pub(super) given: bool,
+}
+
+impl Open {
+    /// One micro-batch less is missing; with the last one the losses of jobs are complete that several replicas measure.
+    pub(super) fn measured(&mut self) {
+        self.unmeasured -= 1;
+        if self.unmeasured > 0 {
+            return;
+        }
+        for share in self.shares.values_mut() {
+            if let Some(blocks) = share.blocks {
+                let whole = share.tally.close(blocks);
+                debug_assert!(whole, "all shards of a turn were measured");
+            }
+        }
+    }
+
+    /// Whether nothing is missing.
+    pub(super) fn is_done(&self) -> bool {
+        self.unmeasured == 0 && self.steps.is_empty()
+    }
 }
 
 /// Names a micro-batch before it has a number.

@@ -38,6 +38,10 @@ impl Leading {
 
     fn give(&mut self, ticket: Ticket, mut planned: Planned) -> Result<(), ReplicaError> {
         planned.number = self.next;
+        let turn = self.under.get(&ticket).and_then(|under| under.turn);
+        if let Some(open) = turn.and_then(|turn| self.turns.get_mut(&turn)) {
+            open.given = true;
+        }
         self.numbers.insert(self.next, ticket);
         self.next += 1;
         self.station.plan(planned)

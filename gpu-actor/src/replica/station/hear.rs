@@ -1,5 +1,6 @@
 //! What a station does about each word, from a neighbour or from its own lead.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::super::error::ReplicaError;
@@ -129,7 +130,7 @@ impl Station {
         (reads || before != own).then_some("it is not the chunk behind the one before")
     }
 
-    /// A job comes; the stages behind answer first.
+    /// A job comes; the stages behind hear it before its state is read here, so that all read at once, and answer first.
     pub(in super::super) fn attach(&mut self, attach: Attach) -> Result<(), ReplicaError> {
         let slot = attach.slot;
         if self.tenants.contains_key(&slot) || self.answers.contains_key(&slot) {
@@ -137,6 +138,10 @@ impl Station {
         }
         if slot > MOST_SLOTS {
             return Err(self.misfit("attach", "there are not so many slots"));
+        }
+        let last = self.seat.place.is_last();
+        if !last {
+            self.forth(Word::Attach(Box::new(attach.clone())))?;
         }
         let made = Tenant::new(&attach, &self.stage, &*self.store);
         let problem = match made {
@@ -150,10 +155,10 @@ impl Station {
             Err(problem) => Some(problem),
         };
         self.answers.insert(slot, problem);
-        if self.seat.place.is_last() {
-            return self.answer(slot, None);
+        match last {
+            true => self.answer(slot, None),
+            false => Ok(()),
         }
-        self.forth(Word::Attach(Box::new(attach)))
     }
 
     /// All stages behind have answered on a job.
@@ -189,19 +194,22 @@ impl Station {
         self.forth(Word::Detach { slot })
     }
 
-    /// A job's state is stored once it has taken so many steps.
+    /// A job's state is stored once it has taken so many steps; one that is beyond them says so, as the lead asks in the
+    /// middle of a step too, and hears last that it is taken.
     pub(in super::super) fn keep(&mut self, slot: Slot, step: u64) -> Result<(), ReplicaError> {
         let Some(tenant) = self.tenants.get_mut(&slot) else {
             return Err(self.misfit("keep", "there is no such job"));
         };
         let taken = tenant.optimizer.step;
-        if taken > step {
-            return Err(self.misfit("keep", "the job is beyond this step"));
-        }
-        if taken == step {
-            self.store_part(slot);
-        } else {
-            tenant.keeps.insert(step);
+        match taken.cmp(&step) {
+            Ordering::Less => {
+                tenant.keeps.insert(step);
+            }
+            Ordering::Equal => self.store_part(slot),
+            Ordering::Greater => {
+                let job = tenant.job.clone();
+                self.back(Word::Beyond { job, step })?;
+            }
         }
         self.forth(Word::Keep { slot, step })
     }
