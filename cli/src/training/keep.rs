@@ -27,7 +27,7 @@ pub(super) fn prune(job: &Prepared, taken: u64) -> Result<(), Failure> {
         .or_exit(Exit::Internal)
 }
 
-/// Saves a job's state, unless a number of it is not finite.
+/// Saves a job's state behind its metrics, unless a number of it is not finite.
 ///
 /// # Errors
 /// [`Exit::Internal`] when the system refuses to write; earlier checkpoints stay.
@@ -35,7 +35,8 @@ pub(super) fn checkpoint(job: &Prepared, state: &JobState) -> Result<(), Failure
     if !state.is_finite() {
         return Ok(());
     }
-    store::save(&job.place.checkpoints(), &job.ready.identity, state)
+    job.place
+        .save(&job.ready.identity, state)
         .with_context(|| {
             format!(
                 "job {}: the checkpoint of step {} is not saved",

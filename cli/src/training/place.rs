@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use data::regular;
 use gpu_actor::durable;
+use gpu_actor::train::progress::Progress;
 use gpu_actor::train::proof::Proof;
-use gpu_actor::train::store;
+use gpu_actor::train::session::JobState;
+use gpu_actor::train::store::{self, Identity};
 use serde::{Deserialize, Serialize};
 use shared::ids::JobName;
 
@@ -124,17 +126,17 @@ impl Place {
         Ok(())
     }
 
-    /// Makes the folder, and takes out of the metrics what lies after a step, and an end: both will be told again.
+    /// Makes the folder, and takes out of the metrics what a state does not count, and an end: both will be told again.
     ///
     /// # Errors
     /// [`Exit::Internal`] when the system refuses to write.
-    pub(super) fn begin(&self, step: u64) -> Result<(), Failure> {
-        self.keep_until(step)
+    pub(super) fn begin(&self, progress: &Progress) -> Result<(), Failure> {
+        self.keep_counted(progress)
             .with_context(|| format!("cannot write to {}", self.0.display()))
             .or_exit(Exit::Internal)
     }
 
-    fn keep_until(&self, step: u64) -> std::io::Result<()> {
+    fn keep_counted(&self, progress: &Progress) -> std::io::Result<()> {
         durable::make_folders(&self.0)?;
         let text = match regular::read_text(&self.metrics(), LARGEST_METRICS) {
             Ok(text) => text,
@@ -143,7 +145,7 @@ impl Place {
         };
         let kept: String = text
             .lines()
-            .filter(|line| belongs(line, step))
+            .filter(|line| belongs(line, progress))
             .flat_map(|line| [line, "\n"])
             .collect();
         let beside = self.0.join(".metrics.jsonl.partial");
@@ -172,6 +174,27 @@ impl Place {
             .with_context(|| format!("cannot write {}", self.metrics().display()))
             .or_exit(Exit::Internal)
     }
+
+    /// Saves a state, once the metrics up to it are safe: no power cut leaves a checkpoint without the lines that it counts.
+    ///
+    /// # Errors
+    /// When the system refuses to write; earlier checkpoints stay.
+    pub(super) fn save(&self, identity: &Identity, state: &JobState) -> anyhow::Result<()> {
+        self.secure_metrics()
+            .with_context(|| format!("cannot write {}", self.metrics().display()))?;
+        Ok(store::save(&self.checkpoints(), identity, state)?)
+    }
+
+    fn secure_metrics(&self) -> std::io::Result<()> {
+        match OpenOptions::new().append(true).open(self.metrics()) {
+            Ok(file) => file.sync_all()?,
+            // Nothing was told yet.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        // The first line made the file.
+        durable::sync(&self.0)
+    }
 }
 
 /// A line of the metrics: what it tells, and of when.
@@ -186,12 +209,16 @@ struct Told {
 
 /// The event of a job that was set aside.
 const QUARANTINED: &str = "quarantined";
+/// The event of held-out rows that were measured.
+const EVALUATION: &str = "evaluation";
 
-/// Whether a line of metrics was written up to this step and is no end; a torn last line was not.
-fn belongs(line: &str, step: u64) -> bool {
-    serde_json::from_str::<Told>(line).is_ok_and(|line| {
-        let end = ["finished", QUARANTINED].contains(&line.event.as_str());
-        line.step <= step && step > 0 && !end
+/// Whether a state counts what a line of metrics tells, and it is no end; a torn last line tells nothing.
+fn belongs(line: &str, progress: &Progress) -> bool {
+    serde_json::from_str::<Told>(line).is_ok_and(|line| match line.event.as_str() {
+        "finished" | QUARANTINED => false,
+        // Measured with a state, so told after it: the state counts it once it was saved again.
+        EVALUATION if line.step == progress.step => progress.evaluated_at == Some(line.step),
+        _ => line.step <= progress.step,
     })
 }
 
@@ -199,27 +226,101 @@ fn belongs(line: &str, step: u64) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
+    use gpu_actor::stage::optim::OptimizerState;
+
     use super::*;
 
     #[test]
     fn metrics_after_the_step_torn_lines_and_ends_go() {
         let folder = tempfile::tempdir().unwrap();
         let place = Place::new(folder.path(), &JobName::new("a").unwrap());
-        place.begin(0).unwrap();
+        let taken = |step| Progress {
+            step,
+            ..Progress::default()
+        };
+        place.begin(&taken(0)).unwrap();
         let step = |step: u64| format!("{{\"event\":\"step\",\"step\":{step}}}\n");
         let text = format!("{}{}{}{{\"ev", step(1), step(2), step(3));
         fs::write(place.metrics(), text).unwrap();
-        place.begin(2).unwrap();
+        place.begin(&taken(2)).unwrap();
         let kept = fs::read_to_string(place.metrics()).unwrap();
         assert_eq!(kept, format!("{}{}", step(1), step(2)));
         for end in ["finished", "quarantined"] {
             let ended = format!("{kept}{{\"event\":\"{end}\",\"step\":2}}\n");
             fs::write(place.metrics(), ended).unwrap();
-            place.begin(2).unwrap();
+            place.begin(&taken(2)).unwrap();
             assert_eq!(fs::read_to_string(place.metrics()).unwrap(), kept);
         }
-        place.begin(0).unwrap();
+        place.begin(&taken(0)).unwrap();
         assert_eq!(fs::read_to_string(place.metrics()).unwrap(), "");
+    }
+
+    /// A job that is set aside at its first step, or stopped before it ends, has a state of step 0 that was evaluated.
+    #[test]
+    fn an_evaluation_stays_where_the_state_counts_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::at(folder.path());
+        let line = |step: u64| format!("{{\"event\":\"evaluation\",\"step\":{step}}}\n");
+        let end = |step: u64| format!("{{\"event\":\"quarantined\",\"step\":{step}}}\n");
+        for (step, evaluated_at, kept) in [
+            (0, Some(0), line(0)),
+            (0, None, String::new()),
+            (4, Some(4), line(0) + &line(4)),
+            // It is due at a step that the state did not reach with it.
+            (4, Some(0), line(0)),
+            (5, Some(4), line(0) + &line(4)),
+        ] {
+            let progress = Progress {
+                step,
+                evaluated_at,
+                ..Progress::default()
+            };
+            let lines: String = [0, 4, 8].map(line).concat();
+            fs::write(place.metrics(), lines + &end(step)).unwrap();
+            place.begin(&progress).unwrap();
+            let found = fs::read_to_string(place.metrics()).unwrap();
+            assert_eq!(found, kept, "{progress:?}");
+        }
+    }
+
+    fn saved(place: &Place) -> anyhow::Result<()> {
+        let spec =
+            r#"{"name": "a", "adapter": {"method": "bitfit"}, "data": {"train": "a.jsonl"}}"#;
+        let identity = Identity {
+            spec: serde_json::from_str(spec).unwrap(),
+            backbone: "b".into(),
+            data: "d".into(),
+            start: None,
+            products: shared::job::Products::F32,
+        };
+        let state = JobState {
+            values: vec![1.0],
+            optimizer: OptimizerState {
+                first: vec![0.5],
+                second: vec![0.25],
+                step: 1,
+            },
+            progress: Progress {
+                step: 1,
+                ..Progress::default()
+            },
+        };
+        place.save(&identity, &state)
+    }
+
+    #[test]
+    fn no_state_is_saved_whose_metrics_are_not_safe() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::at(folder.path());
+        // No system opens a link to itself.
+        std::os::unix::fs::symlink(place.metrics(), place.metrics()).unwrap();
+        let failure = format!("{:#}", saved(&place).unwrap_err());
+        assert!(failure.contains("metrics.jsonl"), "{failure}");
+        assert!(!place.checkpoints().exists(), "a state beside no metrics");
+        fs::remove_file(place.metrics()).unwrap();
+        // A job of which nothing was told has no file yet.
+        saved(&place).unwrap();
+        assert!(place.checkpoints().join("step-00000001").is_dir());
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl Run {
             if job.damaged {
                 job.place.set_adapter_aside()?;
             }
-            job.place.begin(job.steps_taken())?;
+            job.place.begin(&job.progress)?;
         }
         // What an interrupted run left beside its last checkpoint goes with the first step.
         let goes_on = |job: &&Prepared| !job.done && job.steps_taken() > 0;
