@@ -140,8 +140,7 @@ impl Encoder<'_> {
             return Ok(None);
         }
         let text = Rendering::new(self, messages)?;
-        let whole = self.template.render_values(&text.values, Ask::default())?;
-        Ok(text.learned_header(&whole, &self.chosen(messages)))
+        Ok(text.learned_header(messages, &self.chosen(messages)))
     }
 
     /// A prompt and its completion, no template: the completion counts, and the end token after it.

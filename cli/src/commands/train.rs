@@ -97,6 +97,7 @@ pub(crate) fn run(args: &TrainArgs, settings: &Settings, output: &Output) -> Res
         };
         return Err(Failure::new(Exit::BadInput, format!("{place}: {problem}")));
     }
+    memory::check_values(&backbone.model.shape, &jobs.file.jobs)?;
     let prepared = prepare::prepare(&jobs, &backbone, &cpu, args.check, output)?;
     let forecast = memory::predict(
         &backbone.model.shape,

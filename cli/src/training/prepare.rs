@@ -9,7 +9,6 @@ use shared::job::{DataSpec, JobSpec, Overlong};
 use super::accounting;
 use super::job_file::Jobs;
 use super::lock::Lock;
-use super::memory;
 use super::place::Place;
 use super::record::Record;
 use crate::adapter_folder;
@@ -84,7 +83,6 @@ pub(crate) fn prepare(
     only_looks: bool,
     output: &Output,
 ) -> Result<Vec<Prepared>, Failure> {
-    memory::check_values(&backbone.model.shape, &jobs.file.jobs)?;
     let hash = backbone.model.content_hash();
     let around = Surroundings {
         model: &backbone.model,

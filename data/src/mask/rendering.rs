@@ -58,24 +58,27 @@ impl<'a> Rendering<'a> {
 
     /// What stands before the content of the first of the chosen turns and counts in the loss, because the template does not
     /// write it when it is asked for the beginning of an answer.
-    pub(super) fn learned_header(&self, whole: &str, chosen: &[usize]) -> Option<String> {
+    pub(super) fn learned_header(&self, messages: &[Message], chosen: &[usize]) -> Option<String> {
         let turn = *chosen.first()?;
-        let before = |generation_prompt| {
+        let (mark, _) = self.marks;
+        let render = |messages: &[Message], generation_prompt| {
             let ask = Ask {
                 generation_prompt,
                 marks: None,
             };
             let template = self.encoder.template;
-            template.render_values(&self.values[..turn], ask).ok()
+            template.render_values(&values(messages), ask).ok()
         };
-        let (plain, prompted) = (before(false)?, before(true)?);
-        let content = self.values[turn].get_attr("content").ok()?;
-        let content = content.as_str()?.trim();
-        if plain != prompted || content.is_empty() {
+        let before = &messages[..turn];
+        let plain = render(before, false)?;
+        if plain != render(before, true)? {
             return None;
         }
-        let rest = whole.strip_prefix(&plain)?;
-        let header = rest[..rest.find(content)?].trim();
+        let mut marked = messages[..=turn].to_vec();
+        marked[turn].content = mark.to_string();
+        let marked = render(&marked, false)?;
+        let turn = marked.strip_prefix(&plain)?;
+        let header = turn[..turn.find(mark)?].trim();
         (!header.is_empty()).then(|| header.to_owned())
     }
 

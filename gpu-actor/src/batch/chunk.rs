@@ -151,7 +151,7 @@ impl Batch {
     fn virtual_rows(&self) -> usize {
         let mut tokens = self.tokens.iter();
         let real = tokens.position(|token| token & VIRTUAL == 0);
-        real.unwrap_or(self.rows())
+        real.unwrap_or_else(|| self.rows())
     }
 
     /// Whether it can be this chunk: cut where blocks end, of one sequence, and not all of it; with virtual rows only in

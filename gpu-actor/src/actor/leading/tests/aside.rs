@@ -108,7 +108,7 @@ fn broken_by(rate: f64) -> (u64, Option<u64>) {
 #[test]
 fn as_2_the_adapter_of_the_newest_good_state_is_written_before_the_job_is_told_as_broken() {
     // The first of these that it takes more than one step with.
-    let rates = [1e30, 1e10, 3e9, 1e9, 3e8, 1e8, 3e7];
+    let rates = [1e30, 1e8, 1e7, 1e6, 3e5, 1e5, 3e4, 1e4];
     let mut broken = rates.into_iter().map(broken_by);
     let (broke, good) = broken.find(|(_, good)| good.is_some()).unwrap();
     assert!(broke > 1);
