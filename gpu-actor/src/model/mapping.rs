@@ -117,7 +117,8 @@ mod tests {
         std::fs::rename(&other, &file).unwrap();
         assert_eq!(mapped.changed(), None);
         let mapped = Mapping::open(&file).unwrap();
-        let later = SystemTime::now() + std::time::Duration::from_secs(9);
+        let opened = mapped.file.metadata().unwrap().modified().unwrap();
+        let later = opened + std::time::Duration::from_secs(9);
         let written = File::options().write(true).open(&file).unwrap();
         written.set_modified(later).unwrap();
         assert_eq!(mapped.changed(), Some(file.as_path()));

@@ -35,22 +35,13 @@ pub(super) fn write(folder: &Path, spec: &TinySpec, shape: &ModelShape) -> Resul
     let beside = unfinished()
         .permissions(Permissions::from_mode(0o777))
         .tempdir_in(holder(folder))
-        .map_err(|error| io(systems(error)))?;
+        // Its kind alone: the words name a place that nobody asked for.
+        .map_err(|error| io(error.kind().into()))?;
     fill(beside.path(), spec, shape)?;
     fs::rename(beside.path(), folder).map_err(io)?;
     // It is no longer there to be removed.
     let _ = beside.keep();
     Ok(())
-}
-
-/// The system's own error: the library adds a name to it that nobody asked for.
-pub(super) fn systems(error: io::Error) -> io::Error {
-    let inner = error.get_ref().and_then(|told| told.source());
-    let inner = inner.and_then(|inner| inner.downcast_ref::<io::Error>());
-    match inner.and_then(io::Error::raw_os_error) {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => error,
-    }
 }
 
 /// The folder that holds a path.

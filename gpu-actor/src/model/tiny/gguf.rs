@@ -12,7 +12,7 @@ use data::tokenizer::Tokenizer;
 use kernels::weight::Format;
 use shared::model::{Family, ModelShape, Projection, RopeScaling};
 
-use super::folder::{CHAT_TEMPLATE, failed, holder, systems, unfinished};
+use super::folder::{CHAT_TEMPLATE, failed, holder, unfinished};
 use super::weights::{self, TinyTensor};
 use super::{BOS, EOS, TinyError, TinySpec, VOCAB};
 use crate::model::names;
@@ -43,7 +43,8 @@ pub(super) fn write(
     let beside = unfinished()
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(holder(file))
-        .map_err(|error| io(systems(error)))?;
+        // Its kind alone: the words name a place that nobody asked for.
+        .map_err(|error| io(error.kind().into()))?;
     let mut out = BufWriter::new(beside.as_file());
     gguf_file::write(&mut out, &metadata, &tensors).map_err(|error| encode(&error))?;
     out.flush().map_err(io)?;
