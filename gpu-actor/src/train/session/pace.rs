@@ -39,15 +39,7 @@ impl<E: Engine> Session<E> {
             return Ok(None);
         }
         let mut events = Vec::new();
-        if self.measured.is_some() {
-            self.finish_evaluation(&mut events)?;
-        } else {
-            self.finish_round(&mut events)?;
-            if self.plan_evaluation()? {
-                return Ok(Some(events));
-            }
-        }
-        self.close_round(&mut events);
+        self.end_next(&mut events)?;
         Ok(Some(events))
     }
 
@@ -73,17 +65,23 @@ impl<E: Engine> Session<E> {
         self.begin_settling()?;
         let mut events = Vec::new();
         while self.is_under_way() {
-            if self.measured.is_some() {
-                self.finish_evaluation(&mut events)?;
-            } else {
-                self.finish_round(&mut events)?;
-                if self.plan_evaluation()? {
-                    continue;
-                }
-            }
-            self.close_round(&mut events);
+            self.end_next(&mut events)?;
         }
         Ok(events)
+    }
+
+    /// Ends what is noted next; the evaluations that are due behind a round come before what closes it.
+    fn end_next(&mut self, events: &mut Vec<Event>) -> Result<(), E::Error> {
+        if self.measured.is_some() {
+            self.finish_evaluation(events)?;
+        } else {
+            self.finish_round(events)?;
+            if self.plan_evaluation()? {
+                return Ok(());
+            }
+        }
+        self.close_round(events);
+        Ok(())
     }
 
     /// As [`Self::settle`], without waiting: [`Self::note_ended`] notes what ends.
