@@ -92,12 +92,15 @@ Examples:
   spotmux bench pipeline --model tiny --jobs 2 --steps 6
   spotmux bench pipeline --model smollm2-135m-instruct --json
 
-Starts clusters of real processes on loopback, in a temporary folder, and ends them. Speed counts from when every job \
-has taken its first step. Waiting is told by traces, from the first device span after the first step to the last, beside \
-(S - 1) / (M + S - 1) for S stages and M micro-batches a round; rounds overlap, so it may be less. The stall of a move is \
-that of the job that stood still longest, less a usual step. The link is measured beside a bare stream of QUIC with the \
-same bytes, both ends in this process, the best of three. Where there are fewer cores than threads, processes wait for \
-each other: read the figures with that.";
+Starts clusters of real processes on loopback, in a temporary folder, and ends them. Speed counts from when every \
+job has taken its first step. Waiting is told by traces, from the first device span after the first step to the \
+last, beside (S - 1) / (M + S - 1) for S stages and M micro-batches a round; rounds overlap, so it may be less. The \
+stall of a move is that of the job that stood still longest, less a usual step; what all lost is the time until each \
+has trained under the new plan, less what the tokens of that time take at the pace of before. The link is measured \
+beside a bare stream of QUIC with the same bytes, both ends in this process, the best of three; steps with \
+checkpoints beside steps without, in turns, the best of two. Where there are fewer cores than threads, processes \
+wait for each other: \
+read the figures with that.";
 
 /// Arguments of `spotmux bench pipeline`.
 #[derive(Debug, Args)]

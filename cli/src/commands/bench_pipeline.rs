@@ -175,8 +175,13 @@ impl Bench<'_> {
         let bubble = bubble::of(&cluster.spans(&jobs, steps)?, &jobs, STAGES);
         self.begin("the same with a checkpoint every step")?;
         let jobs = cluster.submit(self.load("every", 1))?;
-        let every = rate(&history::of_events(&cluster.until_ended(&jobs)?))?;
+        let mut every = rate(&history::of_events(&cluster.until_ended(&jobs)?))?;
         let kept = bubble::of(&cluster.spans(&jobs, steps)?, &jobs, STAGES);
+        // In turns, since what a checkpoint costs is less than what a busy minute does.
+        let jobs = cluster.submit(self.load("every-again", 1))?;
+        every = every.max(rate(&history::of_events(&cluster.until_ended(&jobs)?))?);
+        let jobs = cluster.submit(self.load("never-again", 0))?;
+        let never = never.max(rate(&history::of_events(&cluster.until_ended(&jobs)?))?);
         self.begin("the same while a stage moves")?;
         let migration = self.moved(&mut cluster)?;
         Ok(Pipelined {
@@ -214,7 +219,9 @@ impl Bench<'_> {
             .context("the plan did not change")
             .or_exit(Exit::Internal)?;
         events.extend(moved);
-        let stall = history::stall(&history::of_events(&events), at)
+        let steps = history::of_events(&events);
+        let (stall, lost) = history::stall(&steps, at)
+            .zip(history::lost(&steps, asked, at))
             .context("no job trained on both sides of the move")
             .or_exit(Exit::Internal)?;
         let bytes = jobs.iter().map(|job| {
@@ -222,7 +229,7 @@ impl Bench<'_> {
             own.filter_map(durable_bytes).next_back().unwrap_or(0)
         });
         let seconds = at.since(asked).0 as f64 / 1e6;
-        Ok(Migration::new(bytes.sum(), seconds, stall))
+        Ok(Migration::new(bytes.sum(), seconds, stall, lost))
     }
 }
 

@@ -48,18 +48,21 @@ pub(crate) struct Migration {
     pub(crate) gap_seconds: f64,
     /// From step to step otherwise.
     pub(crate) step_seconds: f64,
-    /// What was lost.
+    /// What that job lost, the change of its place among the others with it.
     pub(crate) stall_seconds: f64,
+    /// What all jobs lost together, in seconds of training.
+    pub(crate) lost_seconds: f64,
 }
 
 impl Migration {
-    pub(crate) fn new(bytes: u64, seconds: f64, stall: Stall) -> Self {
+    pub(crate) fn new(bytes: u64, seconds: f64, stall: Stall, lost_seconds: f64) -> Self {
         Self {
             bytes,
             seconds,
             gap_seconds: stall.gap,
             step_seconds: stall.usual,
             stall_seconds: stall.lost(),
+            lost_seconds,
         }
     }
 }
@@ -184,6 +187,7 @@ fn migration(found: &Migration) -> String {
             ("step to step", r),
             ("usually", r),
             ("stall", r),
+            ("lost by all", r),
         ],
         vec![[
             render::bytes(found.bytes),
@@ -191,6 +195,7 @@ fn migration(found: &Migration) -> String {
             seconds(found.gap_seconds),
             seconds(found.step_seconds),
             seconds(found.stall_seconds),
+            seconds(found.lost_seconds),
         ]],
     )
 }
@@ -274,7 +279,7 @@ mod tests {
                 ratio: 1.5,
             }],
             bubble: None,
-            migration: Migration::new(2048, 4.0, stall),
+            migration: Migration::new(2048, 4.0, stall, 1.5),
             link: Link {
                 chunk_bytes: 1024,
                 bytes_per_second: 1024.0,

@@ -135,6 +135,33 @@ pub(crate) fn stall(steps: &[Step], at: Micros) -> Option<Stall> {
     stalls.max_by(|a, b| a.lost().total_cmp(&b.lost()))
 }
 
+/// Seconds of training that all jobs lost together over a move: from the last step before it was asked for to when each
+/// has taken a step under the new plan, less what these tokens take at the pace of before. None when there is no pace.
+pub(crate) fn lost(steps: &[Step], asked: Micros, in_force: Micros) -> Option<f64> {
+    let before: Vec<Step> = steps
+        .iter()
+        .filter(|step| step.at <= asked)
+        .cloned()
+        .collect();
+    let pace = rate(&before)?;
+    let jobs = by_job(steps);
+    let begin = before.iter().map(|step| step.at).max()?;
+    let ends = jobs.values().map(|steps| {
+        let under = steps.iter().find(|step| step.at > in_force)?;
+        Some(under.at)
+    });
+    let end = ends.collect::<Option<Vec<Micros>>>()?.into_iter().max()?;
+    let tokens_by = |steps: &[&Step], at: Micros| {
+        let last = steps.iter().rev().find(|step| step.at <= at);
+        last.map_or(0, |step| step.tokens)
+    };
+    let trained: u64 = jobs
+        .values()
+        .map(|steps| tokens_by(steps, end) - tokens_by(steps, begin))
+        .sum();
+    Some((seconds(end.since(begin)) - trained as f64 / pace).max(0.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,5 +235,28 @@ mod tests {
         );
         assert_eq!(found.map(Stall::lost), Some(8.0));
         assert_eq!(stall(&steps, Micros(99_000_000)), None);
+    }
+    #[test]
+    fn what_a_move_costs_all_jobs_does_not_depend_on_their_order() {
+        // Two jobs of 10 tokens a second each; the move takes 6 seconds, and they change places.
+        let steps = [
+            step("a", 1, 1, 10),
+            step("b", 1, 1, 10),
+            step("a", 2, 2, 20),
+            step("b", 2, 2, 20),
+            step("b", 3, 3, 30),
+            step("a", 3, 9, 30),
+            step("a", 4, 10, 40),
+            step("b", 4, 10, 40),
+        ];
+        let found = lost(&steps, Micros(2_500_000), Micros(8_000_000));
+        // From 2 to 10: 8 seconds, in which 40 tokens were trained that take 2.
+        assert_eq!(found, Some(6.0));
+        assert_eq!(lost(&steps, Micros(0), Micros(8_000_000)), None, "no pace");
+        assert_eq!(
+            lost(&steps, Micros(2_500_000), Micros(10_000_000)),
+            None,
+            "no step after"
+        );
     }
 }
