@@ -37,7 +37,14 @@ pub(crate) fn pause(args: &PauseArgs, desk: &Desk<'_>) -> Result<Exit, Failure> 
 pub(crate) fn resume(args: &ResumeArgs, desk: &Desk<'_>) -> Result<Exit, Failure> {
     let mut job = desk.job(&Request::Resume(args.job.clone()))?;
     if args.wait {
-        job = look::reached(desk, job, |state| state == JobState::Running)?;
+        // Paused again by somebody, it need not run before it is resumed by somebody.
+        let goes_on = |state| matches!(state, JobState::Running | JobState::Paused);
+        job = look::reached(desk, job, goes_on)?;
+        if job.state == JobState::Paused {
+            let name = &job.name;
+            desk.output
+                .note(format!("job {name} was paused again before it ran"));
+        }
     }
     look::show(desk, &job)?;
     let well = matches!(job.state, JobState::Running | JobState::Succeeded);
@@ -89,6 +96,27 @@ mod tests {
         }
         let asked = control.asked.borrow();
         assert_eq!(*asked, vec![Request::Cancel(JobRef::Id(JobId(3))); 2]);
+    }
+
+    #[test]
+    fn a_job_that_is_paused_again_is_not_waited_for() {
+        let control = Scripted::new(|request, _| {
+            let state = match request {
+                Request::Resume(_) => JobState::Queued,
+                _ => JobState::Paused,
+            };
+            match request {
+                Request::Events { .. } => vec![Reply::Done],
+                _ => vec![Reply::Job(Box::new(samples::job(3, "a", state)))],
+            }
+        });
+        let args = ResumeArgs {
+            job: JobRef::Id(JobId(3)),
+            wait: true,
+            cluster: ClusterArgs::default(),
+        };
+        let done = at(&control, None, |desk| resume(&args, desk));
+        assert_eq!(done.unwrap(), Exit::JobEnded);
     }
 
     #[test]

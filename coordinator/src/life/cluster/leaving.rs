@@ -13,9 +13,10 @@ use shared::ids::NodeName;
 use shared::units::Micros;
 use shared::wire::notice::{Departure, LeaveCause};
 use shared::wire::order::Order;
-use shared::wire::request::{Refusal, RefusalCode, Reply};
+use shared::wire::request::{Refusal, Reply};
 
 use super::Coordinator;
+use super::requests::never_came;
 use crate::life::membership::{Leaving, LinkId, Node};
 use crate::life::transition::{Event, Move, Phase};
 use crate::record::Change;
@@ -79,10 +80,7 @@ impl Coordinator {
     /// [`Refusal`] where there is no such node.
     pub(super) fn reclaim(&mut self, node: &NodeName, within: Micros) -> Result<Reply, Refusal> {
         if self.members.get(node).is_none() {
-            return Err(Refusal {
-                code: RefusalCode::NotFound,
-                message: format!("no node {node} ever came: `spotmux nodes` lists all"),
-            });
+            return Err(never_came(node));
         }
         let cause = LeaveCause::Reclaimed;
         self.leaves(node.clone(), Departure { within, cause });

@@ -19,6 +19,12 @@ fn refusal(code: RefusalCode, message: String) -> Refusal {
     Refusal { code, message }
 }
 
+/// A name that no member bears and the plan does not hold.
+pub(super) fn never_came(node: &NodeName) -> Refusal {
+    let message = format!("no node {node} ever came: `spotmux nodes` lists all");
+    refusal(RefusalCode::NotFound, message)
+}
+
 impl Coordinator {
     pub(super) fn asked(&mut self, handle: Handle, trace: &str, request: Request) {
         let answer = match request {
@@ -151,10 +157,11 @@ impl Coordinator {
     }
 
     fn drain(&mut self, node: &NodeName, undo: bool, force: bool) -> Result<Reply, Refusal> {
-        let known = self.members.get(node).is_some() || self.book.draining.contains(node);
+        let known = self.members.get(node).is_some()
+            || self.book.draining.contains(node)
+            || self.book.layout.place_of(node).is_some();
         if !known {
-            let message = format!("no node {node} ever came: `spotmux nodes` lists all");
-            return Err(refusal(RefusalCode::NotFound, message));
+            return Err(never_came(node));
         }
         if self.book.draining.contains(node) != undo {
             return Ok(Reply::Done);
@@ -183,10 +190,7 @@ impl Coordinator {
                     RefusalCode::Conflict,
                     format!("node {from} holds no stage: `spotmux nodes` shows who does"),
                 ),
-                None => refusal(
-                    RefusalCode::NotFound,
-                    format!("no node {from} ever came: `spotmux nodes` lists all"),
-                ),
+                None => never_came(from),
             });
         };
         if let Some(moving) = &self.moving {
@@ -218,8 +222,11 @@ impl Coordinator {
     fn may_take(&self, to: &NodeName) -> Result<(), Refusal> {
         let bounds = &self.settings.bounds;
         let Some(node) = self.members.get(to) else {
-            let message = format!("no node {to} ever came: `spotmux nodes` lists all");
-            return Err(refusal(RefusalCode::NotFound, message));
+            if self.book.layout.place_of(to).is_some() {
+                let message = format!("node {to} holds a stage already, and has not come back yet");
+                return Err(refusal(RefusalCode::Conflict, message));
+            }
+            return Err(never_came(to));
         };
         let taken = self.book.layout.place_of(to).is_some();
         let drained = self.book.draining.contains(to);

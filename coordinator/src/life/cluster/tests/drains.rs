@@ -46,6 +46,28 @@ fn cl_13_the_aim_of_a_move_under_way_is_not_drained_without_force() {
 }
 
 #[test]
+fn cl_13_a_node_of_the_plan_is_known_before_it_has_come_back() {
+    let (mut desk, job) = at_work(2, &["a", "b", "c"]);
+    desk.restart();
+    desk.come("a", 2, None);
+    desk.come("c", 2, None);
+    drain(&mut desk, "b", false).unwrap();
+    assert!(desk.machine.book.draining.contains(&name("b")));
+    let aim = Some(name("b"));
+    let refused = desk.ask(Request::Migrate {
+        from: name("a"),
+        to: aim,
+    });
+    let Reply::Refused(refusal) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_ne!(refusal.code, RefusalCode::NotFound, "{refusal}");
+    let refusal = drain(&mut desk, "nobody", false).unwrap_err();
+    assert_eq!(refusal.code, RefusalCode::NotFound);
+    assert_eq!(desk.state(job), JobState::Recovering);
+}
+
+#[test]
 fn cl_13_a_move_goes_to_no_node_that_is_drained_meanwhile() {
     let (mut desk, job) = at_work(1, &["a", "b", "c"]);
     drain(&mut desk, "a", false).unwrap();
