@@ -60,12 +60,12 @@ pub(crate) fn run(
         steps: args.steps,
         interrupt: &interrupt,
     };
+    let plans = Off::EACH.map(|off| question.planned(off));
+    let plans = plans.into_iter().collect::<Result<Vec<_>, Failure>>()?;
     let mut found = Vec::new();
-    for off in Off::EACH {
-        let planned = question.planned(off)?;
-        let step = site.step(&planned)?.as_secs_f64();
-        let one = Found::of(&planned, step, workload.total());
-        output.note(format!("{}: {:.0} ms", off.name(), one.measured_ms));
+    for (planned, step) in plans.iter().zip(site.steps_in_turns(&plans)?) {
+        let one = Found::of(planned, step.as_secs_f64(), workload.total());
+        output.note(format!("{}: {:.0} ms", planned.off.name(), one.measured_ms));
         found.push(one);
     }
     let errors = found.iter().map(|one| one.error_percent.abs());

@@ -34,11 +34,47 @@ pub(crate) struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Median time of a step.
+    /// Median time of a step of each plan. All plans are ready at once and take their steps in turns, so that a machine whose
+    /// rate changes within minutes does so for all of them.
     ///
     /// # Errors
     /// [`Exit::Interrupted`]; [`Exit::Internal`] when a stage cannot go on.
-    pub(crate) fn step(&self, planned: &Planned) -> Result<Duration, Failure> {
+    pub(crate) fn steps_in_turns(&self, plans: &[Planned]) -> Result<Vec<Duration>, Failure> {
+        let mut replicas = Vec::with_capacity(plans.len());
+        let measured = self.measure(plans, &mut replicas);
+        for replica in replicas {
+            match measured {
+                Ok(_) => replica.close().or_exit(Exit::Internal)?,
+                Err(_) => replica.kill(),
+            }
+        }
+        measured
+    }
+
+    fn measure(
+        &self,
+        plans: &[Planned],
+        replicas: &mut Vec<LocalReplica>,
+    ) -> Result<Vec<Duration>, Failure> {
+        for planned in plans {
+            replicas.push(self.ready(planned)?);
+        }
+        let mut times = vec![Vec::with_capacity(self.steps); plans.len()];
+        for step in 0..=self.steps {
+            for (replica, times) in replicas.iter_mut().zip(&mut times) {
+                self.interrupt.check()?;
+                let clock = Stopwatch::start();
+                replica.lead().round().or_exit(Exit::Internal)?;
+                if step > 0 {
+                    times.push(clock.elapsed());
+                }
+            }
+        }
+        Ok(times.into_iter().map(median).collect())
+    }
+
+    /// A replica with the plan's jobs, arranged as it says.
+    fn ready(&self, planned: &Planned) -> Result<LocalReplica, Failure> {
         let rows = usize::try_from(planned.pass_rows).or_exit(Exit::Internal)?;
         let mut settings = LocalSettings::new(rows.max(1));
         settings.own_threads = true;
@@ -50,20 +86,16 @@ impl Site<'_> {
         let Some(mut replica) = started.or_exit(Exit::Internal)?.pop() else {
             return Err(Failure::new(Exit::Internal, "no replica was started"));
         };
-        let measured = self.measure(&mut replica, planned);
-        match measured {
-            Ok(times) => {
-                replica.close().or_exit(Exit::Internal)?;
-                Ok(times)
-            }
-            Err(failure) => {
-                replica.kill();
-                Err(failure)
-            }
-        }
+        self.admit(&mut replica, planned)?;
+        // What is timed is a round of whole steps, as it is predicted.
+        replica.lead().arrange(Arrangement {
+            turn_rows: Some(u64::MAX),
+            ..planned.orders.clone()
+        });
+        Ok(replica)
     }
 
-    fn measure(&self, replica: &mut LocalReplica, planned: &Planned) -> Result<Duration, Failure> {
+    fn admit(&self, replica: &mut LocalReplica, planned: &Planned) -> Result<(), Failure> {
         let rows = planned.workload.rows(self.model.shape.vocab);
         for (spec, rows) in planned.workload.specs()?.into_iter().zip(rows) {
             let admission = Admission {
@@ -86,21 +118,12 @@ impl Site<'_> {
             let admitted = replica.lead().admit(admission).or_exit(Exit::Internal)?;
             admitted.or_exit(Exit::Internal)?;
         }
-        // What is timed is a round of whole steps, as it is predicted.
-        replica.lead().arrange(Arrangement {
-            turn_rows: Some(u64::MAX),
-            ..planned.orders.clone()
-        });
-        let mut times = Vec::with_capacity(self.steps);
-        for step in 0..=self.steps {
-            self.interrupt.check()?;
-            let clock = Stopwatch::start();
-            replica.lead().round().or_exit(Exit::Internal)?;
-            if step > 0 {
-                times.push(clock.elapsed());
-            }
-        }
-        times.sort_unstable();
-        Ok(times[(times.len() - 1) / 2])
+        Ok(())
     }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    let middle = times.len().saturating_sub(1) / 2;
+    times.get(middle).copied().unwrap_or_default()
 }
