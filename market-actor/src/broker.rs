@@ -7,6 +7,7 @@
 //! | file | |
 //! | --- | --- |
 //! | [`work`] | how much there is to do, how fast, and whose deadline presses |
+//! | [`progress`] | what jobs have done |
 //! | [`stretch`] | from the first job to the last: deadline, policy, what is learned of it |
 //! | [`history`] | what the pools offered, slot by slot |
 //! | `offers` | what can be had now, pool by pool |
@@ -44,6 +45,7 @@ pub mod kept;
 mod machines;
 mod offers;
 mod places;
+pub mod progress;
 pub mod purse;
 mod reconcile;
 mod report;
@@ -116,6 +118,8 @@ pub struct Broker {
     /// Stretches that are being replayed, by question.
     lessons: BTreeMap<u64, Lesson>,
     meter: Meter,
+    /// Live jobs that were told to be late.
+    late: BTreeSet<JobId>,
     purse: Purse,
     halts: Halts,
     jobs: Vec<JobTold>,
@@ -176,6 +180,7 @@ impl Broker {
             waiting: None,
             lessons: BTreeMap::new(),
             meter: Meter::default(),
+            late: BTreeSet::new(),
             purse: Purse::default(),
             halts: Halts::default(),
             jobs: Vec::new(),
@@ -202,6 +207,7 @@ impl Broker {
             let before = kept.history.number;
             own.prices = kept.prices;
             own.stretch = kept.stretch;
+            own.meter = Meter::resumed(kept.progress);
             own.resumed = true;
             let length = own.terms.slot;
             if kept.history.length == length {
@@ -349,7 +355,9 @@ impl Broker {
         let more = jobs.iter().any(|job| job.is_live() && !known(job.id));
         self.jobs = jobs;
         self.place();
-        let serving = self.custody.standing().filter(|held| held.serves()).count();
+        // Also those that are being emptied: what they do meanwhile is done.
+        let held = self.custody.held().values();
+        let serving = held.filter(|held| self.works(held)).count();
         let useful = self
             .terms
             .useful(u32::try_from(serving).unwrap_or(u32::MAX));
@@ -362,6 +370,14 @@ impl Broker {
         self.take_back(effects);
         self.tell_risks(effects);
         self.tell_market(effects);
+    }
+}
+
+impl Broker {
+    /// Whether a machine does work: its node holds a stage, as far as that is known.
+    fn works(&self, held: &custody::Held) -> bool {
+        let node = self.nodes.get(&held.want.token);
+        held.serves() && node.is_none_or(|node| node.holds)
     }
 }
 

@@ -3,6 +3,8 @@
 //! A policy is a function of the situation, its foresight and its [`Memory`]; the memory is small and can be stored, so a
 //! job goes on after a restart where it was. Under every policy lies the safety net ([`net`]), over every one the rules
 //! of its tenant ([`tenant`]).
+//!
+//! - POL-1: no policy takes a machine that adds no work.
 
 pub mod chain;
 pub mod ending;
@@ -108,7 +110,7 @@ impl Policy {
         if memory.locked && safety.net == Net::Lock && !late {
             return locked(situation);
         }
-        let wish = match self {
+        let mut wish = match self {
             Self::OnDemand => pace::on_demand(situation),
             Self::Maximal { limit } => pace::maximal(situation, *limit),
             Self::Uniform { mixed } => pace::uniform(situation, *mixed),
@@ -117,6 +119,9 @@ impl Policy {
             Self::Horizon(horizon) => horizon.decide(situation, foresight, memory),
             Self::Expectation(expectation) => expectation.decide(situation),
         };
+        // POL-1
+        let useful = situation.problem.thrifty(wish.held.count());
+        wish.held = situation.offer.pared(wish.held, useful);
         let mut decision = guard(situation, wish, safety.net, safety.margin);
         if safety.net == Net::Lock && matches!(decision.reason, Reason::SafetyNet { .. }) {
             memory.locked = true;

@@ -217,6 +217,17 @@ impl Problem {
         best
     }
 
+    /// The fewest machines that do no less than `count` do; 0 when those do nothing.
+    #[must_use]
+    pub fn thrifty(&self, count: u32) -> u32 {
+        let work = self.throughput.at(count);
+        if work <= 0.0 {
+            return 0;
+        }
+        let enough = |fewer: &u32| self.throughput.at(*fewer) >= work;
+        (self.fewest..count).find(enough).unwrap_or(count)
+    }
+
     /// Slots that `remaining` work takes flat out on at most `limit` on-demand machines, from `held` machines; nothing
     /// when it would never end.
     #[must_use]

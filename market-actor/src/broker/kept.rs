@@ -11,6 +11,7 @@ use shared::units::{MicroUsd, Micros};
 use thiserror::Error;
 
 use super::history::KeptHistory;
+use super::progress::Progress;
 use super::purse::Purse;
 use super::stretch::Stretch;
 use crate::market::Pool;
@@ -42,6 +43,9 @@ pub struct Kept {
     pub emptied: BTreeMap<NodeName, Option<Micros>>,
     /// Nodes that were drained from here, and not seen to take work since.
     pub given_up: BTreeSet<NodeName>,
+    /// What jobs have done.
+    #[serde(default)]
+    pub progress: Progress,
     /// What was learned of policies.
     pub selection: Option<Selection>,
     /// What machines of pools that are shown or held cost when that was seen last.
@@ -140,6 +144,7 @@ impl super::Broker {
             halts: self.halts.clone(),
             emptied: self.emptying.kept(now),
             given_up: self.emptying.given_up().clone(),
+            progress: self.meter.progress().clone(),
             selection: self.selection.clone(),
             prices: self.prices.clone(),
         }

@@ -240,7 +240,7 @@ impl Broker {
                 kind: held.want.kind,
                 hourly: self.price_of(&held.want.pool, held.want.kind),
                 on_demand: self.price_of(&held.want.pool, Kind::OnDemand),
-                works: held.serves(),
+                works: self.works(held),
             })
             .collect();
         self.purse.pay(machines.into_iter(), time);

@@ -1,5 +1,7 @@
 //! The broker against worlds that are played, by what they show.
 
+mod idle;
+mod late;
 mod machines;
 mod money;
 mod places;

@@ -109,6 +109,9 @@ pub struct Decided {
     /// The job whose deadline asks for most; nothing where that is the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pressing: Option<JobId>,
+    /// Jobs whose deadline cannot be met any more, not even on all machines: they say nothing for the others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late: Vec<JobId>,
     /// What stood.
     pub held: Held,
     /// What is offered.

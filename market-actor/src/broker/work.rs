@@ -1,7 +1,7 @@
 //! How much work there is and how fast a machine does it, from what jobs show: tokens.
 //!
 //! Steps of different jobs differ in size, tokens much less in cost. A job's tokens in all are those of a step so far times its
-//! steps; of a job without a step those of the other jobs, or one. The rate is tokens per machine and microsecond over the time in
+//! steps; of a job without a step those of the other jobs, or one ([`super::progress`]). The rate is tokens per machine and microsecond over the time in
 //! which machines did work, halved in weight every ten minutes of machine time, so that it follows a cluster that changes.
 //!
 //! - ME-1: tokens enter the rate only with the time that they took. At the first look, and after the coordinator was not heard, what
@@ -15,13 +15,15 @@
 //! work until its deadline = its tokens left / its share        need = work / time left
 //! ```
 //!
-//! The plan is made for whoever needs most ([`Meter::pressing`]): who needs less is done earlier.
+//! The plan is made for whoever needs most ([`Meter::demands`]) among those whose deadline can be met: who needs less is done
+//! earlier, and who cannot be done in time any more says nothing for the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::ids::JobId;
 use shared::units::Micros;
 
+use super::progress::Progress;
 use super::told::JobTold;
 
 /// Weight of the past after so much machine time is halved.
@@ -32,7 +34,7 @@ const LEAST_SHARE: f64 = 0.01;
 /// Measures.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
-    done: f64,
+    progress: Progress,
     left: f64,
     /// Tokens by job at the last look, and when that was; nothing where looks begin anew.
     seen: Option<(BTreeMap<JobId, u64>, Micros)>,
@@ -51,6 +53,8 @@ pub struct Meter {
 pub struct Demand {
     /// The job that asks for it; nothing where it is the work of all by the cluster's deadline.
     pub job: Option<JobId>,
+    /// Tokens of its own until then.
+    pub own: f64,
     /// Tokens of all jobs until then.
     pub work: f64,
     /// Until when from now on.
@@ -74,24 +78,13 @@ impl Meter {
 
     /// Takes in what jobs show, with so many machines at work since the last time; `now` is by the steady clock.
     pub fn see(&mut self, jobs: &[JobTold], machines: u32, now: Micros) {
-        let (mut tokens, mut steps) = (0.0, 0.0);
-        for job in jobs {
-            tokens += job.tokens as f64;
-            steps += job.step as f64;
-        }
-        let usual = if steps > 0.0 { tokens / steps } else { 1.0 };
+        self.progress.see(jobs);
         let left = jobs.iter().filter(|job| job.is_live()).map(|job| {
-            let each = if job.step > 0 {
-                job.tokens as f64 / job.step as f64
-            } else {
-                usual
-            };
             let steps = job.total_steps.saturating_sub(job.step);
-            (job.id, each * steps as f64)
+            (job.id, self.progress.each(job.id) * steps as f64)
         });
         self.lefts = left.collect();
         self.left = self.lefts.values().sum();
-        self.done = tokens;
         let shown: BTreeMap<JobId, u64> = jobs.iter().map(|job| (job.id, job.tokens)).collect();
         if let Some((before, at)) = &self.seen {
             let time = now.since(*at).0 as f64 * f64::from(machines);
@@ -121,10 +114,25 @@ impl Meter {
         self.seen = Some((shown, now));
     }
 
-    /// Tokens done by all jobs.
+    /// Tokens done by all jobs that were ever seen.
     #[must_use]
-    pub const fn done(&self) -> f64 {
-        self.done
+    pub fn done(&self) -> f64 {
+        self.progress.done()
+    }
+
+    /// What is to survive a restart.
+    #[must_use]
+    pub const fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Goes on from what was done.
+    #[must_use]
+    pub fn resumed(progress: Progress) -> Self {
+        Self {
+            progress,
+            ..Self::default()
+        }
     }
 
     /// Tokens left of live jobs.
@@ -154,28 +162,28 @@ impl Meter {
         }
     }
 
-    /// The demand that needs most: of all jobs within `whole`, or of one by its own deadline. `now` is by the wall.
+    /// What is asked for, who needs most first: all jobs within `whole`, and those with a deadline of their own. `now` is by the wall.
     #[must_use]
-    pub fn pressing(&self, jobs: &[JobTold], whole: Micros, now: Micros) -> Demand {
-        let mut found = Demand {
+    pub fn demands(&self, jobs: &[JobTold], whole: Micros, now: Micros) -> Vec<Demand> {
+        let mut found = vec![Demand {
             job: None,
+            own: self.left,
             work: self.left,
             within: whole,
-        };
+        }];
         for job in jobs.iter().filter(|job| job.is_live()) {
             let (Some(deadline), Some(left)) = (job.deadline, self.lefts.get(&job.id)) else {
                 continue;
             };
             let share = self.share(job.id);
-            let demand = Demand {
+            found.push(Demand {
                 job: Some(job.id),
+                own: *left,
                 work: (left / share.max(LEAST_SHARE)).min(self.left.max(*left)),
                 within: deadline.since(now),
-            };
-            if demand.pace() > found.pace() {
-                found = demand;
-            }
+            });
         }
+        found.sort_by(|a, b| b.pace().total_cmp(&a.pace()));
         found
     }
 }
@@ -216,6 +224,40 @@ mod tests {
         ended.ended = true;
         meter.see(&[ended], 2, Micros(20_000_000));
         assert_eq!(meter.left(), 0.0);
+    }
+
+    #[test]
+    fn pr_1_what_a_job_did_stays_done_when_it_is_not_shown_any_more() {
+        let mut meter = Meter::default();
+        let other = job(30, 200, 3000);
+        meter.see(&[job(10, 10, 1000), other.clone()], 1, Micros(0));
+        meter.see(std::slice::from_ref(&other), 1, Micros(1));
+        assert_eq!((meter.done(), meter.left()), (4000.0, 17_000.0));
+        let kept = serde_json::to_string(meter.progress()).expect("plain data");
+        let mut meter = Meter::resumed(serde_json::from_str(&kept).expect("it was written"));
+        meter.see(&[other], 1, Micros(0));
+        assert_eq!(meter.done(), 4000.0);
+        // One that is shown again is not counted twice.
+        meter.see(&[job(10, 10, 1000)], 1, Micros(1));
+        assert_eq!(meter.done(), 4000.0);
+        // Of very many the sum is known.
+        for total in 1000..3000 {
+            meter.see(&[job(1, total, 7)], 1, Micros(2));
+        }
+        assert!((meter.done() - 18_000.0).abs() < 1e-6, "{}", meter.done());
+        assert!(meter.progress().len() < 600);
+    }
+
+    #[test]
+    fn pr_2_a_step_that_falls_takes_its_tokens_with_it() {
+        let mut meter = Meter::default();
+        meter.see(&[job(10, 100, 1000)], 1, Micros(0));
+        // From an older state: its tokens are shown with its next step.
+        for (step, tokens) in [(4, 1000), (4, 1000), (5, 500)] {
+            meter.see(&[job(step, 100, tokens)], 1, Micros(1));
+            let done = step as f64 * 100.0;
+            assert_eq!((meter.done(), meter.left()), (done, 10_000.0 - done));
+        }
     }
 
     #[test]
@@ -261,18 +303,19 @@ mod tests {
         jobs[1].tokens = 300;
         jobs[1].step = 30;
         meter.see(&jobs, 1, Micros(10 * S));
-        let all = meter.pressing(&jobs, whole, wall);
+        let first = |jobs: &[JobTold]| meter.demands(jobs, whole, wall)[0];
+        let all = first(&jobs);
         assert_eq!((all.job, all.work), (None, 3600.0));
         // A quarter of the tokens are its own: 900 left are 3600 of all.
         jobs[0].deadline = Some(Micros(5500 * S));
-        let one = meter.pressing(&jobs, whole, wall);
+        let one = first(&jobs);
         assert_eq!((one.job, one.within), (Some(JobId(100)), Micros(500 * S)));
         assert!((one.work - 3600.0).abs() < 1e-6, "{one:?}");
         // One that is far away does not press.
         jobs[0].deadline = Some(Micros(9000 * S));
-        assert_eq!(meter.pressing(&jobs, whole, wall).job, None);
+        assert_eq!(first(&jobs).job, None);
         // One that is over presses most.
         jobs[0].deadline = Some(Micros(4000 * S));
-        assert_eq!(meter.pressing(&jobs, whole, wall).within, Micros(0));
+        assert_eq!(first(&jobs).within, Micros(0));
     }
 }

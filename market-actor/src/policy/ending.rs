@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::expectation::Expectation;
 use super::lattice::{Lattice, Layer};
+use crate::problem::Problem;
 use crate::problem::decision::Situation;
 use crate::problem::offer::Offer;
 use crate::utility::{Finish, value};
@@ -45,7 +46,7 @@ pub fn ending(
     match ending {
         Ending::Track { rho } => {
             let line = problem.work - problem.even_pace(f64::from(end));
-            let price = last.on_demand_price;
+            let price = of_work(problem, last.on_demand_price);
             let ahead = full + rho * price * line;
             let layer = lattice.layer(ahead, |_, left| {
                 let worth = if left <= line {
@@ -64,13 +65,22 @@ pub fn ending(
         Ending::CostToGo => {
             let (work, price) = usual(situation);
             let cheap = work * f64::from(problem.soft_deadline - end);
-            let dear = last.on_demand_price;
+            let dear = of_work(problem, last.on_demand_price);
             let layer = lattice.layer(full, |_, left| {
                 let cost = left.min(cheap) * price.min(dear) + (left - cheap).max(0.0) * dear;
                 full - cost.max(least)
             });
             (layer, full)
         }
+    }
+}
+
+/// What a unit of work costs flat out, at a price of a machine for a slot.
+fn of_work(problem: &Problem, price: f64) -> f64 {
+    let machines = problem.fastest(None);
+    match machines {
+        0 => price,
+        _ => price * f64::from(machines) / problem.throughput.at(machines),
     }
 }
 
@@ -87,7 +97,7 @@ pub fn usual(situation: &Situation<'_>) -> (f64, f64) {
         money += f64::from(count) * offer.spot_price;
     }
     if work == 0.0 {
-        return (0.0, situation.offer.on_demand_price);
+        return (0.0, of_work(problem, situation.offer.on_demand_price));
     }
     (work / situation.past.len() as f64, money / work)
 }

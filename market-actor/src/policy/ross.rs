@@ -4,7 +4,8 @@
 //! warm-up takes spot only while (time left) / (work left, flat out) is above `(1 + 2 sqrt K) / (1 + sqrt K)`. Then one
 //! interval of `work left / (1 + sqrt K)` is drawn uniformly in the time left; in it the job runs flat out, spot first,
 //! outside it on spot only. An adversary who knows the policy but not the draw cannot time the market against it. The
-//! draw is keyed by a seed, so a replay draws the same; the safety net stands under it.
+//! draw is keyed by a seed and the slot of the job, so a replay draws the same, whatever was seen before the job; the safety net
+//! stands under it.
 
 use serde::{Deserialize, Serialize};
 use shared::random::{Domain, Stream};
@@ -44,7 +45,7 @@ pub fn decide(situation: &Situation<'_>, seed: u64, memory: &mut Memory) -> Deci
             }
             let length = (compute / (1.0 + root)).ceil();
             let room = (time - length).max(0.0) as u64;
-            let place = [situation.at as u32, situation.slot, 2];
+            let place = [situation.slot, 2, 0];
             let start = Stream::new(seed, Domain::Policy, place).below(0, room + 1) as u32;
             let from = situation.slot + start;
             let until = from + length as u32;

@@ -160,6 +160,59 @@ proptest! {
     }
 }
 
+/// Work has no unit of its own (`problem`): in units a 128th as large all is decided alike, to the bit.
+#[test]
+fn the_unit_of_work_changes_no_decision() {
+    let scaled = |curve: &Throughput| {
+        let table = (1..=12).map(|count| curve.at(count) * 128.0);
+        Throughput::Table(table.collect())
+    };
+    let slots = (0..40).map(|at| (0.2 + 0.1 * f64::from(at % 7), at * 5 % 13));
+    let slots: Vec<(f64, u32)> = slots.collect();
+    let market = market(&slots, 1.0);
+    for curve in 0..3 {
+        let mut problem = job(0.6, curve, 2, 0.9);
+        // Neither unit is that of one machine.
+        problem.throughput = scaled(&problem.throughput);
+        problem.work *= 128.0;
+        let mut large = problem.clone();
+        large.throughput = scaled(&problem.throughput);
+        large.work *= 128.0;
+        for policy in every() {
+            let held = |problem: &Problem| -> Vec<Held> {
+                let course = Course::plain(&market, 14);
+                let outcome = live(&policy, problem, &course, Safety::default());
+                let records = outcome.records.iter();
+                records.map(|record| record.decision.held).collect()
+            };
+            assert_eq!(held(&problem), held(&large), "{policy}");
+            let mut usual = problem.clone();
+            usual.throughput = job(0.6, curve, 2, 0.9).throughput;
+            usual.work /= 128.0;
+            assert_eq!(held(&problem), held(&usual), "{policy}");
+        }
+    }
+}
+
+#[test]
+fn a_drawn_interval_is_that_of_seed_and_slot_whatever_was_seen_before() {
+    let mut problem = job(0.8, 0, 1, 1.0);
+    (problem.soft_deadline, problem.hard_deadline) = (60, 90);
+    problem.work *= 4.0;
+    let market = market(&[(0.3, 0); 200], 1.0);
+    let drawn = |seed: u64, first: usize| {
+        let mut memory = Memory::default();
+        let policy = Policy::Ross { seed };
+        play(&problem, &Course::plain(&market, first), |situation| {
+            policy.decide(situation, &Persistence, &mut memory, Safety::default())
+        });
+        memory.interval.expect("it was drawn")
+    };
+    assert_eq!(drawn(1, 14), drawn(1, 60));
+    let seeds: Vec<Interval> = (0..9).map(|seed| drawn(seed, 14)).collect();
+    assert!(seeds.iter().any(|one| *one != seeds[0]), "{seeds:?}");
+}
+
 #[test]
 fn a_stock_out_that_ends_is_waited_for_and_one_that_does_not_is_no_panic() {
     let problem = job(0.5, 0, 1, 1.0);

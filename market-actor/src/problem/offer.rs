@@ -102,6 +102,23 @@ impl Offer {
             .unwrap_or_default()
     }
 
+    /// As many of `held` as `count`, without the dearest.
+    #[must_use]
+    pub fn pared(&self, held: Held, count: u32) -> Held {
+        let less = held.count().saturating_sub(count);
+        let (mut spot, mut on_demand) = (held.spot, held.on_demand);
+        if self.spot_is_cheaper() {
+            let first = less.min(on_demand);
+            on_demand -= first;
+            spot -= less - first;
+        } else {
+            let first = less.min(spot);
+            spot -= first;
+            on_demand -= less - first;
+        }
+        Held { spot, on_demand }
+    }
+
     /// What `held` costs for the slot, in millionths of a dollar.
     #[must_use]
     pub fn cost(&self, held: Held) -> f64 {

@@ -101,6 +101,8 @@ pub(super) struct World {
     pub(super) jobs: Vec<JobTold>,
     /// Tokens that a node does in a second.
     pub(super) rate: u64,
+    /// Nodes that hold a stage: those beyond have nothing to do.
+    pub(super) seats: usize,
     pub(super) done: Vec<Effect>,
     /// Whether questions are not answered.
     pub(super) slow: bool,
@@ -134,6 +136,7 @@ impl World {
             deaf: false,
             slow: false,
             rate: 10,
+            seats: usize::MAX,
             done: Vec::new(),
         }
     }
@@ -211,7 +214,7 @@ impl World {
                 .machines
                 .values()
                 .filter(|want| !self.draining.contains(&want.token));
-            let tokens = busy.count() as u64 * self.rate;
+            let tokens = busy.count().min(self.seats) as u64 * self.rate;
             let live = self.jobs.iter().filter(|job| job.is_live()).count() as u64;
             for job in self.jobs.iter_mut().filter(|job| job.is_live()) {
                 job.tokens += tokens / live;
@@ -233,11 +236,17 @@ impl World {
             self.take(Event::Sighted(shown));
             let joined = self.machines.values();
             let joined = joined.filter(|want| !self.unheeded.contains(&want.pool.zone));
+            let mut free = self.seats;
+            let mut seated = |token: &NodeName| {
+                let holds = !self.draining.contains(token) && free > 0;
+                free -= usize::from(holds);
+                holds
+            };
             let nodes = joined.map(|want| NodeTold {
                 name: want.token.clone(),
                 alive: true,
                 draining: self.draining.contains(&want.token),
-                holds: !self.draining.contains(&want.token),
+                holds: seated(&want.token),
                 at_risk: self.risky.contains(&want.token),
             });
             let nodes = nodes.collect();
