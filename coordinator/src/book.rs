@@ -146,6 +146,7 @@ impl Book {
                 for node in nodes {
                     self.heard.remove(node);
                     self.going.remove(node);
+                    self.draining.remove(node);
                 }
             }
             _ => {}

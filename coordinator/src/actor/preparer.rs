@@ -75,7 +75,7 @@ impl Trouble {
             ArtifactError::Refused { .. } => Self::Store(format!("{what}: {error}")),
             _ => Self::Told(Reason {
                 class: ReasonClass::DataError,
-                message: format!("{what}: {error}: submit the job again"),
+                message: format!("{what}: {error}: submit the job again, under another name"),
             }),
         }
     }
@@ -240,7 +240,7 @@ async fn adapter(
     stored.sort();
     <[_; 2]>::try_from(stored).map_err(|found| {
         data_error(format!(
-            "init_from: {} of the two files of the adapter came with the job: submit it again",
+            "init_from: {} of the two files of the adapter came with the job: submit it again, under another name",
             found.len()
         ))
     })

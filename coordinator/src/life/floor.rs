@@ -59,7 +59,7 @@ pub enum Misfit {
     },
     /// Not even on all machines.
     #[error(
-        "it is to be done in {:.2} h, and its {tokens} tokens take {:.2} h on {machines} machines, the most there are:          market.deadline_hours = {:.2} would do",
+        "it is to be done in {:.2} h, and its {tokens} tokens take {:.2} h on {machines} machines, the most there are: market.deadline_hours = {:.2} would do",
         hours(*within), hours(*needed), (hours(*needed) * 100.0).ceil() / 100.0
     )]
     TooSoon {

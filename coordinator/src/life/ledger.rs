@@ -135,6 +135,21 @@ impl Ledger {
         }
     }
 
+    /// All jobs as their owners see them, oldest first: what [`Self::view`] says of each, at the price of one look.
+    pub fn views(&self) -> impl Iterator<Item = (&Job, JobView)> {
+        let mut before = 0;
+        self.jobs.values().map(move |job| {
+            let queued = job.state == JobState::Queued;
+            let queue_position = queued.then_some(before);
+            before += u32::from(queued);
+            let view = JobView {
+                queue_position,
+                ..job.view()
+            };
+            (job, view)
+        })
+    }
+
     /// What each tenant was served, by name.
     #[must_use]
     pub fn served(&self) -> &BTreeMap<String, u64> {

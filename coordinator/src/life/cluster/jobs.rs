@@ -147,6 +147,7 @@ impl Coordinator {
             return;
         }
         for order in &jobs {
+            self.notes.reprieves.tried(order.job, self.now.steady);
             self.tell_sharing(order.job);
         }
         for jobs in portions(jobs) {

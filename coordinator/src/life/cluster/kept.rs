@@ -50,9 +50,17 @@ impl Coordinator {
         let mut gone = self.members.gone();
         // Who was told of in the journal and did not come back to this leadership went before all of those.
         let late = now.since(self.members.began()) >= self.settings.bounds.attach;
-        let heard = self.book.heard.keys().filter(|_| late);
-        let heard = heard.filter(|name| self.members.get(name).is_none());
-        let mut all: Vec<NodeName> = heard.cloned().collect();
+        let (draining, going) = (self.book.draining.iter(), self.book.going.keys());
+        let told: BTreeSet<&NodeName> = self
+            .book
+            .heard
+            .keys()
+            .chain(draining)
+            .chain(going)
+            .collect();
+        let told = told.into_iter().filter(|_| late);
+        let told = told.filter(|name| self.members.get(name).is_none());
+        let mut all: Vec<NodeName> = told.cloned().collect();
         all.append(&mut gone);
         let beyond = all.len().saturating_sub(kept);
         if beyond == 0 {
@@ -61,7 +69,10 @@ impl Coordinator {
         let seated: BTreeSet<NodeName> = self.book.layout.nodes();
         let needed = |node: &NodeName| {
             let moving = self.moving.as_ref();
-            seated.contains(node) || moving.is_some_and(|moving| moving.goal().needs(node))
+            // One that is listed comes back, and is to be empty then.
+            let drained = self.book.draining.contains(node);
+            let comes = drained && self.settings.layout.listed.contains(node);
+            comes || seated.contains(node) || moving.is_some_and(|moving| moving.goal().needs(node))
         };
         let free = all.into_iter().take(beyond).filter(|node| !needed(node));
         free.take(AT_ONCE).collect()

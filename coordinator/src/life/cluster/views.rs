@@ -45,11 +45,12 @@ impl Coordinator {
     }
 
     pub(super) fn job_views(&self) -> Vec<JobView> {
-        let jobs = self.book.ledger.jobs();
+        let jobs = self.book.ledger.views();
+        let shortage = self.shortage();
         // All must fit into one message: a specification is told where one job is asked about.
-        let view = |job| JobView {
+        let view = |(job, view)| JobView {
             spec: String::new(),
-            ..self.job_view(job)
+            ..self.explained(job, view, || shortage.clone())
         };
         jobs.map(view).collect()
     }
@@ -57,9 +58,17 @@ impl Coordinator {
     /// A job as its owner sees it; one that waits because there is no plan says why there is none, and one whose steps
     /// fewer replicas share than it asks for says why.
     pub(super) fn job_view(&self, job: &Job) -> JobView {
-        let mut view = self.book.ledger.view(job);
+        self.explained(job, self.book.ledger.view(job), || self.shortage())
+    }
+
+    fn explained(
+        &self,
+        job: &Job,
+        mut view: JobView,
+        shortage: impl FnOnce() -> Option<Reason>,
+    ) -> JobView {
         if view.state == JobState::Queued && view.reason.is_none() {
-            view.reason = self.shortage().or_else(|| self.waiting_reason(job));
+            view.reason = shortage().or_else(|| self.waiting_reason(job));
         }
         if !view.state.is_final() && view.reason.is_none() {
             view.reason = self.sharing_reason(job);

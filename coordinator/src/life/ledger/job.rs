@@ -1,6 +1,6 @@
 //! One job: its state, its progress, and the steps between its states.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use shared::ids::{JobId, JobName};
@@ -71,8 +71,11 @@ pub struct Job {
     pub total: u64,
     /// Steps that no loss takes back.
     pub durable: u64,
-    /// Tokens passed.
+    /// Tokens of the steps taken; what was charged for steps that were taken back stays charged.
     pub tokens: u64,
+    /// Tokens by step, of those that a loss may take back; absent in snapshots of before.
+    #[serde(default)]
+    pub(super) marks: BTreeMap<u64, u64>,
     /// Training loss of the first step.
     pub first_loss: Option<f64>,
     /// Training loss of the last step.
@@ -130,6 +133,7 @@ impl Job {
             total: 0,
             durable: 0,
             tokens: 0,
+            marks: BTreeMap::new(),
             first_loss: None,
             last_loss: None,
             first_eval: None,

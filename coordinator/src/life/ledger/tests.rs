@@ -1,5 +1,6 @@
 //! One job through its states, and many through any.
 
+mod shown;
 mod traces;
 
 use proptest::prelude::*;

@@ -6,6 +6,9 @@ use shared::wire::notice::JobNotice;
 
 use super::Job;
 
+/// Steps beyond the durable one whose tokens are known; beyond so many every second of them goes.
+const MARKS: usize = 256;
+
 impl Job {
     /// Takes a notice of the replica that it is on; `alone` when no other job is there.
     pub(super) fn hear(&mut self, notice: &JobNotice, at: Micros, alone: bool) {
@@ -26,6 +29,7 @@ impl Job {
                 if *step > self.step {
                     self.step = *step;
                     self.tokens = *tokens;
+                    self.mark();
                     self.last_loss = Some(*loss);
                     self.learning_rate = Some(*learning_rate);
                     self.first_loss.get_or_insert(*loss);
@@ -39,7 +43,10 @@ impl Job {
                 self.first_eval.get_or_insert(*loss);
                 self.last_eval = Some((*loss, *step));
             }
-            JobNotice::Durable { step, .. } => self.durable = self.durable.max(*step),
+            JobNotice::Durable { step, .. } => {
+                self.durable = self.durable.max(*step);
+                self.forget_marks();
+            }
             JobNotice::Paused { step } => self.step = self.step.max(*step),
             JobNotice::Resumed => self.runs(),
             JobNotice::Quarantined { step, reason } => {
@@ -93,7 +100,7 @@ impl Job {
             let class = ReasonClass::System;
             return self.fail(Reason { class, message }, at);
         }
-        self.step = step;
+        self.go_back(step);
         if self.stalled {
             // A late word of a replica that broke since: it was there, and is to go on elsewhere.
             self.displaced = true;
@@ -115,6 +122,41 @@ impl Job {
         if self.state == JobState::Recovering {
             self.state = JobState::Provisioning;
         }
+    }
+
+    /// Remembers the tokens of the steps so far.
+    fn mark(&mut self) {
+        self.marks.insert(self.step, self.tokens);
+        if self.marks.len() > MARKS {
+            let mut odd = false;
+            self.marks.retain(|_, _| {
+                odd = !odd;
+                odd
+            });
+        }
+    }
+
+    /// No loss takes back what is before the durable step.
+    fn forget_marks(&mut self) {
+        let before = self.marks.range(..=self.durable).next_back();
+        if let Some(first) = before.map(|(step, _)| *step) {
+            self.marks = self.marks.split_off(&first);
+        }
+    }
+
+    /// Goes on from a step: tokens are of the steps that it has, as far as they are known.
+    fn go_back(&mut self, step: u64) {
+        if step < self.step {
+            let known = self.marks.range(..=step).next_back();
+            self.tokens = match known {
+                Some((_, tokens)) => *tokens,
+                None if step == 0 => 0,
+                // A job of a snapshot of before, which knows of no step: its next one says it.
+                None => self.tokens,
+            };
+            self.marks.retain(|at, _| *at <= step);
+        }
+        self.step = step;
     }
 
     fn runs(&mut self) {

@@ -162,7 +162,7 @@ fn fetch(around: &Sources, key: &str, sha256: &str) -> Result<Vec<u8>, Reason> {
     let bytes = around.store.get(key).map_err(|error| match error {
         ArtifactError::Missing { .. } => Reason {
             class: ReasonClass::DataError,
-            message: format!("{error}: submit the job again"),
+            message: format!("{error}: submit the job again, under another name"),
         },
         failed @ ArtifactError::Failed { .. } => system(failed.to_string()),
     })?;
@@ -173,7 +173,8 @@ fn fetch(around: &Sources, key: &str, sha256: &str) -> Result<Vec<u8>, Reason> {
     Err(Reason {
         class: ReasonClass::DataError,
         message: format!(
-            "{key} was changed: its sha256 is {found}, not {sha256}; submit the job again"
+            "{key} was changed: its sha256 is {found}, not {sha256}; submit the job again, under another \
+             name"
         ),
     })
 }

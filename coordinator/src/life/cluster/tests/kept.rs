@@ -147,6 +147,29 @@ fn kp_1_the_newest_that_are_gone_are_kept_and_no_node_that_may_come_back_is_let_
 }
 
 #[test]
+fn kp_1_a_node_that_was_drained_and_is_gone_for_good_is_let_go_of_unless_it_is_listed() {
+    for restarts in [false, true] {
+        let (mut desk, _) = at_work(1, &["a", "x", "y"]);
+        desk.machine.settings.limits.gone_nodes_kept = 0;
+        desk.machine.settings.layout.listed.insert(name("y"));
+        for node in ["x", "y"] {
+            assert_eq!(desk.drain(node, false), Reply::Done);
+            desk.leave(node);
+        }
+        assert_eq!(desk.machine.book.draining.len(), 2);
+        if restarts {
+            desk.restart();
+            desk.come("a", 1, Some(super::desk::held(&[])));
+        }
+        desk.pass(20_000);
+        let draining = &desk.machine.book.draining;
+        assert!(!draining.contains(&name("x")), "restarts: {restarts}");
+        assert!(draining.contains(&name("y")), "it comes back");
+        is_replayed(&desk);
+    }
+}
+
+#[test]
 fn a_snapshot_of_before_is_read() {
     let mut text = serde_json::to_value(Book::default()).unwrap();
     text.as_object_mut().unwrap().remove("going").unwrap();
