@@ -15,7 +15,7 @@ const SNIPPET: usize = 32;
 pub enum Code {
     /// No record in the file.
     EmptyFile,
-    /// UTF-16, gzip, zstd or Parquet instead of UTF-8 lines.
+    /// UTF-16, UTF-32, gzip, zstd or Parquet instead of UTF-8 lines.
     WrongEncoding,
     /// Bytes that are not UTF-8.
     InvalidUtf8,
@@ -109,7 +109,7 @@ pub struct Problem {
     pub message: String,
     /// Line, counted from 1; 0 when it concerns the whole file.
     pub line: u64,
-    /// Byte in the file: of the fault where known, else of the line's first byte.
+    /// Byte of the file, counted from 0, a byte-order mark included: of the fault where known, else the line's first.
     pub byte_offset: u64,
     /// Where in the record, as in `$.messages[2].content`.
     #[serde(skip_serializing_if = "Option::is_none")]

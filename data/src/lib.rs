@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod contained;
 pub mod dataset;
 mod escape;
 pub mod formats;

@@ -10,7 +10,7 @@ use crate::check::Code;
 pub(crate) struct JsonFault {
     pub(crate) code: Code,
     pub(crate) reason: String,
-    /// Byte in the line.
+    /// Byte in the line, from 0: the wrong one, or the last of what is wrong; the line's length where more should follow.
     pub(crate) at: usize,
 }
 
@@ -31,12 +31,13 @@ fn fault(error: &serde_json::Error, text: &str) -> JsonFault {
     } else {
         Code::InvalidJson
     };
-    // The line holds no line feed, but it may hold a lone carriage return, which counts as white space.
-    JsonFault {
-        code,
-        reason,
-        at: error.column().min(text.len()),
-    }
+    // The line holds no line feed, but it may hold a lone carriage return, which counts as white space. The library counts
+    // from 1, and at the end it has no byte more to count.
+    let at = match error.is_eof() {
+        true => text.len(),
+        false => error.column().saturating_sub(1).min(text.len()),
+    };
+    JsonFault { code, reason, at }
 }
 
 #[cfg(test)]
@@ -67,8 +68,19 @@ mod tests {
 
     #[test]
     fn a_fault_says_where() {
-        let fault = parse(r#"{"a": 1,, "b": 2}"#).expect_err("two commas");
-        assert_eq!((fault.at, fault.code), (9, Code::InvalidJson));
+        for (text, at) in [
+            (r#"{"a": 1,, "b": 2}"#, 8),
+            ("x", 0),
+            (r#"{"a": 1} {"b": 2}"#, 9),
+            ("{\"a\": \"\u{0}\"}", 7),
+            (r#"{"a": 1"#, 7),
+            (r#"{"a": "x"#, 8),
+            // Of a key that is there twice its last quotation mark.
+            (r#"{"a": 1, "a": 2}"#, 11),
+        ] {
+            let fault = parse(text).expect_err(text);
+            assert_eq!(fault.at, at, "{text}: {fault:?}");
+        }
     }
 
     proptest! {

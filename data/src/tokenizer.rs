@@ -12,9 +12,9 @@ mod parts;
 mod special;
 mod stream;
 
-use std::panic::{self, AssertUnwindSafe};
-
 use tokenizers::{AddedVocabulary, Model, OffsetType, PreTokenizedString, PreTokenizer};
+
+use crate::contained::contained;
 
 pub use bytes::{byte_tokenizer_config, byte_tokenizer_json};
 pub use gguf::GgufTokenizer;
@@ -373,14 +373,7 @@ impl Tokenizer {
 
 /// Runs a call of the library; a panic in it becomes its message.
 fn unwinding<T>(call: impl FnOnce() -> T) -> Result<T, String> {
-    panic::catch_unwind(AssertUnwindSafe(call)).map_err(|payload| {
-        let text = payload.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-        format!(
-            "the tokenizer library gave up: {}",
-            text.unwrap_or("no reason told")
-        )
-    })
+    contained(call).map_err(|reason| format!("the tokenizer library gave up: {reason}"))
 }
 
 fn encode_error(bytes: usize, error: &dyn std::fmt::Display) -> TokenizerError {

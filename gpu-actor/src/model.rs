@@ -30,7 +30,7 @@ mod gguf_error;
 mod gguf_metadata;
 mod gguf_shape;
 mod hash;
-mod header;
+pub(crate) mod header;
 pub mod inspect;
 mod locate;
 mod mapping;

@@ -18,6 +18,7 @@ mod linear;
 mod linear_reverse;
 mod loss;
 pub mod optim;
+mod origin;
 pub mod outcome;
 pub mod partial;
 mod pass;

@@ -4,6 +4,7 @@
 //! refused. [`JobSpec::problems`] lists everything wrong with a job at once, before anything runs.
 
 mod adapter;
+mod betas;
 mod check;
 mod file;
 mod limits;
@@ -18,7 +19,7 @@ pub use adapter::{
 };
 pub use check::Problem;
 pub use file::{BackboneFormat, EngineSpec, JobFile, JobFileError, Products};
-pub use limits::{MAX_PATH, MAX_SPEC, MAX_TOKENS_PER_PASS};
+pub use limits::{MAX_PATH, MAX_SPEC, MAX_THREADS, MAX_TOKENS_PER_PASS};
 pub use market::MarketSpec;
 pub use schedule::{ScheduleKind, ScheduleSpec};
 
@@ -202,6 +203,7 @@ pub struct OptimizerSpec {
     /// Peak learning rate.
     pub learning_rate: f64,
     /// Decay of the first and second moment (AdamW).
+    #[serde(deserialize_with = "betas::read")]
     pub betas: [f64; 2],
     /// Added to the root of the second moment (AdamW).
     pub epsilon: f64,

@@ -33,6 +33,7 @@ pub mod actor;
 #[cfg(feature = "artifact")]
 pub mod artifact;
 pub mod config;
+pub mod excerpt;
 pub mod hexadecimal;
 pub mod ids;
 pub mod job;

@@ -15,13 +15,10 @@ pub(super) fn parse(line: &Line, limit: usize) -> Result<Value, Box<Problem>> {
         let problem = Problem::of_file(Code::LineTooLong, message);
         return Err(place(problem.hint("split the record"), 0));
     }
-    if let Some(name) = foreign(line) {
+    if let Some((name, hint)) = foreign(line) {
         let message = format!("the file is {name}, not UTF-8 text");
         let problem = Problem::of_file(Code::WrongEncoding, message);
-        return Err(place(
-            problem.hint("write it as UTF-8 JSONL without compression"),
-            0,
-        ));
+        return Err(place(problem.hint(hint), 0));
     }
     let text = std::str::from_utf8(&line.bytes).map_err(|error| {
         let at = error.valid_up_to();
@@ -40,17 +37,49 @@ pub(super) fn parse(line: &Line, limit: usize) -> Result<Value, Box<Problem>> {
     })
 }
 
-/// What else the first bytes of a file may mean.
-fn foreign(line: &Line) -> Option<&'static str> {
-    let marks: [(&[u8], &str); 5] = [
-        (b"\xFF\xFE", "UTF-16"),
-        (b"\xFE\xFF", "UTF-16"),
-        (b"\x1F\x8B", "gzip"),
-        (b"\x28\xB5\x2F\xFD", "zstd"),
-        (b"PAR1", "Parquet"),
+/// What else the first bytes of a file may mean, and how it becomes what is read.
+fn foreign(line: &Line) -> Option<(&'static str, &'static str)> {
+    const UTF_16: &str = "convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW.jsonl";
+    const UTF_32: &str = "convert it: iconv -f UTF-32 -t UTF-8 FILE > NEW.jsonl";
+    // The longer mark first: that of UTF-32 begins as one of UTF-16.
+    let marks: [(&[u8], &str, &str); 11] = [
+        (b"\xFF\xFE\0\0", "UTF-32 (little endian)", UTF_32),
+        (b"\0\0\xFE\xFF", "UTF-32 (big endian)", UTF_32),
+        (b"\xFF\xFE", "UTF-16 (little endian)", UTF_16),
+        (b"\xFE\xFF", "UTF-16 (big endian)", UTF_16),
+        (
+            b"{\0\0\0",
+            "UTF-32 (little endian, without a mark)",
+            "convert it: iconv -f UTF-32LE -t UTF-8 FILE > NEW.jsonl",
+        ),
+        (
+            b"\0\0\0{",
+            "UTF-32 (big endian, without a mark)",
+            "convert it: iconv -f UTF-32BE -t UTF-8 FILE > NEW.jsonl",
+        ),
+        (
+            b"{\0",
+            "UTF-16 (little endian, without a mark)",
+            "convert it: iconv -f UTF-16LE -t UTF-8 FILE > NEW.jsonl",
+        ),
+        (
+            b"\0{",
+            "UTF-16 (big endian, without a mark)",
+            "convert it: iconv -f UTF-16BE -t UTF-8 FILE > NEW.jsonl",
+        ),
+        (b"\x1F\x8B", "gzip", "unpack it: gunzip FILE"),
+        (b"\x28\xB5\x2F\xFD", "zstd", "unpack it: zstd -d FILE"),
+        (
+            b"PAR1",
+            "Parquet",
+            "write it as UTF-8 JSONL, one object a line",
+        ),
     ];
-    let found = marks.iter().find(|(mark, _)| line.bytes.starts_with(mark));
-    found.filter(|_| line.number == 1).map(|(_, name)| *name)
+    let mut marks = marks.into_iter();
+    let found = marks.find(|(mark, ..)| line.bytes.starts_with(mark));
+    found
+        .filter(|_| line.number == 1)
+        .map(|(_, name, hint)| (name, hint))
 }
 
 fn hint_for(code: Code, text: &str) -> Option<&'static str> {

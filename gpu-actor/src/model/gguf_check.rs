@@ -12,6 +12,7 @@ mod walk;
 use std::ops::Range;
 
 use kernels::weight::Format;
+use shared::excerpt::excerpt;
 use thiserror::Error;
 
 use self::walk::{Head, Walk};
@@ -54,7 +55,7 @@ pub enum GgufCheckError {
         offset: u64,
     },
     /// A metadata key or tensor name twice.
-    #[error("{what} {name:?} appears twice")]
+    #[error("{what} \"{}\" appears twice", excerpt(.name))]
     Duplicate {
         /// Key or tensor.
         what: &'static str,
@@ -62,7 +63,7 @@ pub enum GgufCheckError {
         name: String,
     },
     /// A value of a kind or with a content that the format does not know.
-    #[error("metadata {key:?}: {reason}")]
+    #[error("metadata \"{}\": {reason}", excerpt(.key))]
     Value {
         /// The metadata key.
         key: String,
@@ -70,7 +71,7 @@ pub enum GgufCheckError {
         reason: String,
     },
     /// A tensor whose type, shape or place is wrong.
-    #[error("tensor {name:?}: {reason}")]
+    #[error("tensor \"{}\": {reason}", excerpt(.name))]
     Tensor {
         /// The tensor.
         name: String,

@@ -11,6 +11,7 @@ use std::ops::Range;
 use kernels::weight::Format;
 use safetensors::{Dtype, SafeTensors};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use shared::excerpt::excerpt;
 use thiserror::Error;
 
 /// Largest header read; a model of a hundred thousand tensors has about 10 MB.
@@ -44,13 +45,17 @@ pub enum HeaderError {
         reason: String,
     },
     /// A name twice in one header.
-    #[error("tensor {name:?} appears twice")]
+    #[error("tensor \"{}\" appears twice", excerpt(.name))]
     Duplicate {
         /// The name.
         name: String,
     },
     /// A dtype the engine does not hold.
-    #[error("tensor {name:?} has dtype {found}, supported are F32, F16 and BF16")]
+    #[error(
+        "tensor \"{}\" has dtype {}, supported are F32, F16 and BF16",
+        excerpt(.name),
+        excerpt(.found)
+    )]
     Dtype {
         /// The tensor.
         name: String,
@@ -58,7 +63,7 @@ pub enum HeaderError {
         found: String,
     },
     /// Offsets that contradict the shape, or overlap, or leave a gap.
-    #[error("tensor {name:?} claims bytes {begin} to {end}: {reason}")]
+    #[error("tensor \"{}\" claims bytes {begin} to {end}: {reason}", excerpt(.name))]
     Offsets {
         /// The tensor.
         name: String,
@@ -115,6 +120,23 @@ pub(crate) fn read(file: &[u8]) -> Result<Vec<HeaderTensor>, HeaderError> {
         });
     }
     Ok(tensors)
+}
+
+/// Whether no name of a file's header is there twice; what else is wrong with the file is left to its reader.
+///
+/// # Errors
+/// [`HeaderError::Duplicate`] with the name.
+pub(crate) fn names_once(file: &[u8]) -> Result<(), HeaderError> {
+    let Some((length, rest)) = file.split_first_chunk::<8>() else {
+        return Ok(());
+    };
+    let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    let header = rest.get(..length.min(HEADER_LIMIT as usize));
+    let names = header.and_then(|header| serde_json::from_slice::<Names>(header).ok());
+    match names {
+        Some(Names(Some(name))) => Err(HeaderError::Duplicate { name }),
+        _ => Ok(()),
+    }
 }
 
 fn format(dtype: Dtype) -> Option<Format> {
@@ -271,5 +293,35 @@ impl<'de> Visitor<'de> for EntriesVisitor {
             }
         }
         Ok(Entries { list, duplicate })
+    }
+}
+
+/// The first name of a header that is there twice.
+struct Names(Option<String>);
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(NamesVisitor)
+    }
+}
+
+struct NamesVisitor;
+
+impl<'de> Visitor<'de> for NamesVisitor {
+    type Value = Names;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Names, A::Error> {
+        let mut seen = std::collections::BTreeSet::new();
+        let mut twice = None;
+        while let Some((name, _)) = map.next_entry::<String, IgnoredAny>()? {
+            if !seen.insert(name.clone()) {
+                twice.get_or_insert(name);
+            }
+        }
+        Ok(Names(twice))
     }
 }

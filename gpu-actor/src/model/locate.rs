@@ -14,6 +14,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use shared::excerpt::excerpt;
 use thiserror::Error;
 
 /// Tells why no model was found at a path.
@@ -212,7 +213,9 @@ pub(crate) fn read_text(path: &Path) -> Result<String, LocateError> {
 pub(crate) fn first_few<'a>(names: impl Iterator<Item = &'a str>) -> String {
     const SHOWN: usize = 5;
     let all: Vec<_> = names.collect();
-    let mut text = all[..all.len().min(SHOWN)].join(", ");
+    // They are names of a file from elsewhere.
+    let shown: Vec<String> = all.iter().take(SHOWN).map(|name| excerpt(name)).collect();
+    let mut text = shown.join(", ");
     if all.len() > SHOWN {
         text.push_str(&format!(" and {} more", all.len() - SHOWN));
     }

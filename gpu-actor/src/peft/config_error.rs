@@ -1,5 +1,6 @@
 //! What can be wrong with an adapter's configuration, whichever library wrote it.
 
+use shared::excerpt::excerpt;
 use thiserror::Error;
 
 /// Says why an adapter's configuration cannot be used.
@@ -18,7 +19,8 @@ pub enum ConfigError {
     },
     /// A method that is not computed here.
     #[error(
-        "peft_type {found:?} is not computed here: known are LORA, IA3, PREFIX_TUNING, PROMPT_TUNING, BOTTLENECK, BITFIT, DIFF_PRUNING"
+        "peft_type \"{}\" is not computed here: known are LORA, IA3, PREFIX_TUNING, PROMPT_TUNING, BOTTLENECK, BITFIT, DIFF_PRUNING",
+        excerpt(.found)
     )]
     Method {
         /// What the file says.
@@ -26,7 +28,9 @@ pub enum ConfigError {
     },
     /// A setting that would change the numbers.
     #[error(
-        "adapter_config.json: {key} = {value} is not computed here; re-export the adapter without it"
+        "adapter_config.json: {} = {} is not computed here; re-export the adapter without it",
+        excerpt(.key),
+        excerpt(.value)
     )]
     Setting {
         /// The key.
@@ -35,7 +39,7 @@ pub enum ConfigError {
         value: String,
     },
     /// A setting of the `adapters` library that would change the numbers.
-    #[error("adapter_config.json: {key} = {value} is not computed here: {reason}")]
+    #[error("adapter_config.json: {key} = {} is not computed here: {reason}", excerpt(.value))]
     AdapterHub {
         /// The key within `config`.
         key: &'static str,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use data::regular;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
+use shared::excerpt::excerpt;
 use shared::job::AdapterSpec;
 use shared::model::ModelShape;
 use thiserror::Error;
@@ -18,6 +19,7 @@ use super::config::{self, ConfigError, Found};
 use super::layout::Layout;
 use super::tensors::{self, NamedTensor, Tensors, TensorsError};
 use crate::durable::{self, DurableError};
+use crate::model::header;
 use crate::stage::reparam;
 
 /// Name of the configuration file.
@@ -282,6 +284,8 @@ pub fn read_tensors(path: &Path) -> Result<Tensors, AdapterFileError> {
         reason,
     };
     let bytes = regular::read(path, MAX_BYTES).map_err(read_error)?;
+    // The library keeps the last of two tensors of one name.
+    header::names_once(&bytes).map_err(|error| format(error.to_string()))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| format(error.to_string()))?;
     // In order of names: of several bad ones the same is told each time.
     let found: BTreeMap<_, _> = file.iter().collect();
@@ -290,7 +294,8 @@ pub fn read_tensors(path: &Path) -> Result<Tensors, AdapterFileError> {
         .map(|(name, view)| {
             let values = to_f32(&view).ok_or_else(|| {
                 format(format!(
-                    "tensor {name} is {:?}: F32, BF16 and F16 are read",
+                    "tensor {} is {:?}: F32, BF16 and F16 are read",
+                    excerpt(name),
                     view.dtype()
                 ))
             })?;
@@ -331,5 +336,54 @@ fn to_f32(view: &TensorView<'_>) -> Option<Vec<f32>> {
                 .collect(),
         ),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// A file with this header and so many numbers.
+    fn told(header: &str, numbers: usize) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(WEIGHTS);
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend_from_slice(header.as_bytes());
+        bytes.resize(bytes.len() + 4 * numbers, 0);
+        std::fs::write(&path, bytes).unwrap();
+        match read_tensors(&path) {
+            Ok(tensors) => format!("{} read", tensors.len()),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_tensor_that_is_named_twice_is_refused() {
+        let entry = |name: &str, at: usize| {
+            format!(
+                r#""{name}":{{"dtype":"F32","shape":[1],"data_offsets":[{at},{}]}}"#,
+                at + 4
+            )
+        };
+        let two = |first, second| told(&format!("{{{},{}}}", entry(first, 0), entry(second, 4)), 2);
+        assert_eq!(two("a", "b"), "2 read");
+        for name in ["a", "\\u0061"] {
+            let said = two("a", name);
+            assert!(said.contains("tensor \"a\" appears twice"), "{said}");
+        }
+    }
+
+    /// A name in a file may hold anything, and be as long as the file.
+    #[test]
+    fn names_of_a_file_command_no_terminal_and_fill_no_page() {
+        let name = "\\u001b[2J".repeat(100_000);
+        let header = format!(r#"{{"{name}":{{"dtype":"I64","shape":[1],"data_offsets":[0,8]}}}}"#);
+        let said = told(&header, 2);
+        assert!(
+            said.contains("I64") && said.len() < 2000 && !said.contains('\u{1b}'),
+            "{said}"
+        );
     }
 }

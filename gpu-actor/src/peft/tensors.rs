@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kernels::ops::sparse::Pattern;
+use shared::excerpt::excerpt;
 use shared::model::Projection;
 use thiserror::Error;
 
@@ -25,7 +26,7 @@ pub type Tensors = BTreeMap<String, NamedTensor>;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TensorsError {
     /// Names that the method needs are absent.
-    #[error("{count} tensors are missing, such as {}: random values are never put in their place", first.join(", "))]
+    #[error("{count} tensors are missing, such as {}: random values are never put in their place", listed(.first))]
     Missing {
         /// How many.
         count: usize,
@@ -33,7 +34,7 @@ pub enum TensorsError {
         first: Vec<String>,
     },
     /// Names that the method does not have.
-    #[error("{count} tensors are unexpected, such as {}: the configuration says another method, rank or targets", first.join(", "))]
+    #[error("{count} tensors are unexpected, such as {}: the configuration says another method, rank or targets", listed(.first))]
     Unexpected {
         /// How many.
         count: usize,
@@ -42,7 +43,8 @@ pub enum TensorsError {
     },
     /// A copy of the backbone's own weights.
     #[error(
-        "tensor {key} is the backbone's, not the adapter's: save the adapter again with `save_pretrained(..., save_embedding_layers=False)`"
+        "tensor {} is the backbone's, not the adapter's: save the adapter again with `save_pretrained(..., save_embedding_layers=False)`",
+        excerpt(.key)
     )]
     OfBackbone {
         /// Its name.
@@ -80,6 +82,12 @@ pub enum TensorsError {
         /// Width of the matrix.
         inputs: usize,
     },
+}
+
+/// Names of a file from elsewhere, in one line.
+fn listed(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().map(|name| excerpt(name)).collect();
+    shown.join(", ")
 }
 
 /// All parameters as the file has them.

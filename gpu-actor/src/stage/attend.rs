@@ -58,22 +58,12 @@ pub(super) fn rotate_forward(pass: &Pass<'_>, layer: usize, tape: &mut LayerTape
         tape.k_raw.copy_from_slice(&tape.k);
         let root = &mut tape.q_root;
         rms_norm::forward(pass.cpu, &tape.q_raw, q_norm, eps, width, &mut tape.q, root);
-        mark_overflowed(&mut tape.q, root, width);
         let root = &mut tape.k_root;
         rms_norm::forward(pass.cpu, &tape.k_raw, k_norm, eps, width, &mut tape.k, root);
-        mark_overflowed(&mut tape.k, root, width);
     }
     let positions = &pass.batch.positions;
     rope::rotate(pass.cpu, pass.table, positions, &mut tape.q, width, false);
     rope::rotate(pass.cpu, pass.table, positions, &mut tape.k, width, false);
-}
-
-/// Makes heads no numbers whose squares overflowed: the inverse root of an infinite mean is zero.
-fn mark_overflowed(normed: &mut [f32], roots: &[f32], width: usize) {
-    let heads = normed.chunks_exact_mut(width).zip(roots);
-    for (head, _) in heads.filter(|(_, root)| **root == 0.0) {
-        head.fill(f32::NAN);
-    }
 }
 
 /// Reverses [`rotate_forward`] on `work.d_q` and `work.d_k`.

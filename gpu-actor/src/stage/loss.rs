@@ -98,13 +98,6 @@ pub(super) fn compute(pass: &Pass<'_>, bank: &mut Bank, hidden: &[f32]) -> Label
             Some(job) => adapted(pass, bank, job, &rows[from..to], &input, loss, right, dx),
         }
     }
-    // The inverse root of an infinite mean: squares overflowed, so that the norm wrote zeros in place of the row. Its loss
-    // would be that of a guess and its gradient zero, and all steps after it would look sound.
-    let overflowed = losses
-        .iter_mut()
-        .zip(&root)
-        .filter(|(_, root)| **root == 0.0);
-    overflowed.for_each(|(loss, _)| *loss = f32::INFINITY);
     let mut d_hidden = vec![0.0; d_normed.len()];
     if pass.training {
         let (norm, d) = (&model.final_norm, &mut d_hidden);

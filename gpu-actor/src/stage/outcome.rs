@@ -1,12 +1,13 @@
 //! What a pass found out about each job: losses, hits, and where a number broke.
 
-use std::fmt;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use shared::model::ModelShape;
 
 use super::loss::Labelled;
-use super::tape::LayerTape;
+pub use super::origin::Origin;
+use super::origin::{self, Trail};
 use crate::batch::Batch;
 
 /// What a pass found out about one job.
@@ -45,48 +46,13 @@ pub struct BadRow {
     pub origin: Option<Origin>,
 }
 
-/// The first place in a row that is not finite, or whose squares are not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Origin {
-    /// The row's embedding, or its virtual token.
-    Embedding,
-    /// A stage before that of this block.
-    Before(usize),
-    /// This block.
-    Layer(usize),
-    /// The feed-forward half of the last block, or the head.
-    End,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Embedding => write!(f, "first in the embedding"),
-            Self::Before(layer) => write!(f, "before layer {layer}"),
-            Self::Layer(layer) => write!(f, "first in layer {layer}"),
-            Self::End => write!(f, "first at the end of the model"),
-        }
-    }
-}
-
-/// What a pass over blocks left of its rows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Trail<'a> {
-    /// Number of the first block.
-    pub(super) first: usize,
-    /// By block; empty when nothing was kept. A block that recomputes kept its input only.
-    pub(super) tape: &'a [LayerTape],
-    /// What the last block that recomputes has written.
-    pub(super) last: &'a LayerTape,
-}
-
 impl JobOutcome {
-    /// Of every job of a batch, from its labelled rows and what the pass left over blocks of `width`.
+    /// Of every job of a batch, from its labelled rows and what the pass left over blocks of a model of this shape.
     pub(super) fn all(
         batch: &Batch,
         labelled: &Labelled,
         trail: Trail<'_>,
-        width: usize,
+        shape: &ModelShape,
     ) -> Vec<Self> {
         let mut at = 0;
         let mut list = Vec::with_capacity(batch.jobs.len());
@@ -98,7 +64,7 @@ impl JobOutcome {
                     .count();
             let mine = at..end;
             at = end;
-            list.push(Self::of(batch, index, labelled, mine, trail, width));
+            list.push(Self::of(batch, index, labelled, mine, trail, shape));
         }
         list
     }
@@ -109,7 +75,7 @@ impl JobOutcome {
         labelled: &Labelled,
         mine: Range<usize>,
         trail: Trail<'_>,
-        width: usize,
+        shape: &ModelShape,
     ) -> Self {
         let job = &batch.jobs[index];
         let mut block_losses = vec![0.0; job.blocks.len()];
@@ -131,8 +97,9 @@ impl JobOutcome {
             sequences[sequence].tokens += 1;
             correct += u64::from(labelled.correct[i]);
             if !loss.is_finite() && bad.is_none() {
-                let origin = (!trail.tape.is_empty()).then(|| origin(trail, row, width));
                 let own = own[sequence];
+                let kept = !trail.tape.is_empty();
+                let origin = kept.then(|| origin::of(trail, own, row, shape));
                 bad = Some(BadRow {
                     sequence: own.number,
                     row: own.start + row - own.rows.start,
@@ -148,32 +115,4 @@ impl JobOutcome {
             bad,
         }
     }
-}
-
-/// The first place of a row whose sum of squares is not finite: a cell is not, or the norm that follows makes zeros of it.
-fn origin(trail: Trail<'_>, row: usize, width: usize) -> Origin {
-    let bad = |values: &[f32]| {
-        let cells = values[row * width..].iter().take(width);
-        !cells.map(|cell| cell * cell).sum::<f32>().is_finite()
-    };
-    for (at, tape) in trail.tape.iter().enumerate() {
-        let layer = trail.first + at;
-        if bad(&tape.residual) {
-            return match (at, layer) {
-                (0, 0) => Origin::Embedding,
-                (0, _) => Origin::Before(layer),
-                _ => Origin::Layer(layer - 1),
-            };
-        }
-        // Where it was not kept, the input of the next block tells the same; of the last one it is still there.
-        let middle = match (tape.middle.is_empty(), at + 1 == trail.tape.len()) {
-            (false, _) => &tape.middle,
-            (true, true) => &trail.last.middle,
-            (true, false) => continue,
-        };
-        if bad(middle) {
-            return Origin::Layer(layer);
-        }
-    }
-    Origin::End
 }

@@ -13,7 +13,8 @@ use super::carried::Carried;
 use super::embed;
 use super::in_flight::Kept;
 use super::loss::{self, Labelled};
-use super::outcome::{JobOutcome, Trail};
+use super::origin::Trail;
+use super::outcome::JobOutcome;
 use super::pass::Pass;
 use super::step::Stage;
 use super::tape::{LayerTape, Work};
@@ -362,7 +363,7 @@ impl Stage {
             tape,
             last: &self.work.passing,
         };
-        JobOutcome::all(batch, labelled, trail, self.model.shape.hidden)
+        JobOutcome::all(batch, labelled, trail, &self.model.shape)
     }
 
     /// What a pass sees, what it changes, and its buffers.

@@ -108,7 +108,8 @@ impl Local {
     }
 
     fn evaluate(&mut self, turn: &Turn<'_>) -> Vec<Finding> {
-        let (requests, size) = (&turn.requests, self.size);
+        // Held-out rows pass within the bounds that training keeps: memory was reckoned with these.
+        let (requests, size) = (&turn.requests, self.size.within(&turn.arrangement));
         let evaluate = |stage: &mut Stage, chain: &[Batch]| {
             let passes = chain.iter();
             passes.map(|batch| stage.evaluate(batch)).collect()

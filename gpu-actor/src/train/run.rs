@@ -247,7 +247,10 @@ impl Run {
     ) {
         let numbers = match step {
             Ok(numbers) => numbers,
-            Err(fault) => {
+            Err(mut fault) => {
+                if let Some(place) = self.place_in_step(tally) {
+                    fault.reason.push_str(&place);
+                }
                 self.quarantine(fault, events);
                 return;
             }
@@ -273,7 +276,11 @@ impl Run {
     /// Notes what held-out rows gave.
     pub(super) fn note_evaluation(&mut self, tally: &Tally, events: &mut Vec<Event>) {
         if !tally.loss.is_finite() {
-            let reason = tally.reason("held-out");
+            let mut reason = tally.reason("held-out");
+            if let Some(row) = tally.bad_sequence().and_then(|at| self.eval_rows.get(at)) {
+                let data = &self.spec.data;
+                reason.push_str(&place(data.eval.as_deref().unwrap_or(&data.train), row));
+            }
             let proven = false;
             self.quarantine(Fault { reason, proven }, events);
             return;
@@ -291,6 +298,14 @@ impl Run {
         if stop && step < self.total {
             self.finish(Ending::EarlyStopping, events);
         }
+    }
+
+    /// Where the sample of the step after those taken comes from whose loss is not finite.
+    fn place_in_step(&mut self, tally: &Tally) -> Option<String> {
+        let at = tally.bad_sequence()?;
+        let chosen = self.batches.rows(self.progress.step);
+        let row = self.rows.get(*chosen.get(at)? as usize)?;
+        Some(place(&self.spec.data.train, row))
     }
 
     fn quarantine(&mut self, fault: Fault, events: &mut Vec<Event>) {
@@ -315,5 +330,13 @@ impl Run {
             step,
         });
         events.push(Event::Finished { job, step, why });
+    }
+}
+
+/// The file and the line that a row came from, to end a sentence with; nothing of one that came from none.
+fn place(file: &str, row: &TokenRow) -> String {
+    match row.line {
+        0 => String::new(),
+        line => format!(" ({file}: line {line})"),
     }
 }

@@ -58,12 +58,14 @@ pub enum StoreError {
         keys: Vec<String>,
     },
     /// A checkpoint that was asked for is torn or changed.
-    #[error("{path} is no sound checkpoint: {reason}: take another step of the job")]
+    #[error("{path} is a damaged checkpoint: {reason}: {remedy}")]
     Damaged {
         /// The checkpoint.
         path: PathBuf,
         /// What is wrong.
         reason: String,
+        /// What to take in its place.
+        remedy: String,
     },
     /// A checkpoint of another release is in the way.
     #[error(
@@ -259,7 +261,12 @@ pub fn open(folder: &Path, proof: Option<Proof>) -> Result<Option<Saved>, StoreE
         match load_one(&path) {
             Err(Unsound::Version(found)) => return Err(StoreError::Version { path, found }),
             Err(Unsound::Damaged(reason)) if own => {
-                return Err(StoreError::Damaged { path, reason });
+                let remedy = another(&path);
+                return Err(StoreError::Damaged {
+                    path,
+                    reason,
+                    remedy,
+                });
             }
             Err(Unsound::Damaged(reason)) => skipped.push(format!("{}: {reason}", path.display())),
             Ok((Manifest { identity, .. }, state)) => {
@@ -273,6 +280,16 @@ pub fn open(folder: &Path, proof: Option<Proof>) -> Result<Option<Saved>, StoreE
         }
     }
     Ok(None)
+}
+
+/// What to take in the place of a checkpoint that is damaged: the newest sound one beside it.
+fn another(damaged: &Path) -> String {
+    let beside = damaged.parent().and_then(|folder| steps(folder).ok());
+    let mut newest = beside.into_iter().flatten().rev();
+    match newest.find(|(_, path)| load_one(path).is_ok()) {
+        Some((_, path)) => format!("take {}", path.display()),
+        None => "no sound one is left beside it, train the job again".to_owned(),
+    }
 }
 
 fn load_one(path: &Path) -> Result<(Manifest, JobState), Unsound> {

@@ -131,6 +131,12 @@ impl Tally {
         }
     }
 
+    /// Number within the step, or the held-out rows, of the first sequence whose loss is not finite.
+    #[must_use]
+    pub fn bad_sequence(&self) -> Option<usize> {
+        self.bad.map(|bad| bad.sequence as usize)
+    }
+
     /// Why a loss is no number: a sentence.
     #[must_use]
     pub fn reason(&self, what: &str) -> String {

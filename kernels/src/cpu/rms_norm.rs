@@ -16,11 +16,21 @@ fn forward_body(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32], roots: &mut 
     let width = weight.len();
     let rows = x.chunks_exact(width).zip(y.chunks_exact_mut(width));
     for ((x, y), root) in rows.zip(roots) {
-        let mean = dot(x, x) / count(width);
-        *root = 1.0 / (mean + eps).sqrt();
+        *root = inverse_root(dot(x, x) / count(width) + eps);
         for ((y, x), w) in y.iter_mut().zip(x).zip(weight) {
             *y = x * *root * w;
         }
+    }
+}
+
+/// No number of a mean that is infinite: its inverse root would be zero, and a row of numbers that are too large to be
+/// squared would come out as one of zeros, as if nothing were wrong with it.
+#[inline(always)]
+fn inverse_root(mean: f32) -> f32 {
+    if mean.is_infinite() {
+        f32::NAN
+    } else {
+        1.0 / mean.sqrt()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Root-mean-square norm: y = x * r * w with r = 1 / sqrt(mean(x^2) + eps), row by row.
 //!
 //! Backward with the saved r: dx = r (w dy) - x r^3 mean(w dy x). Sums along a row are canonical: 16 lanes and a
-//! fixed tree. The weight is frozen and has no gradient.
+//! fixed tree. The weight is frozen and has no gradient. A row whose squares leave the range of f32 has no number for
+//! r, y and dx, never zeros; its neighbours do not notice.
 
 use crate::cpu::disjoint::DisjointMut;
 use crate::cpu::{Cpu, rms_norm as fast};
@@ -135,6 +136,33 @@ mod tests {
                 y.iter().zip(&dy).map(|(y, dy)| y * dy).sum()
             });
         }
+    }
+
+    #[test]
+    fn a_row_that_is_too_large_to_be_squared_is_no_number_anywhere() {
+        for width in [1, 15, 16, 33, 576] {
+            for (large, eps) in [(3e38, EPS), (1e30, EPS), (f32::INFINITY, 0.0)] {
+                let mut x = numbers(3 * width, 1);
+                x[2 * width - 1] = large;
+                let (weight, dy) = (numbers(width, 3), numbers(3 * width, 2));
+                for isa in Isa::available() {
+                    let cpu = Cpu::with_isa(1, isa).unwrap();
+                    let (mut y, mut root, mut dx) = (x.clone(), vec![0.0; 3], x.clone());
+                    forward(&cpu, &x, &weight, eps, width, &mut y, &mut root);
+                    backward(&cpu, &dy, &x, &weight, &root, width, &mut dx, false);
+                    for (row, cells) in y.chunks(width).chain(dx.chunks(width)).enumerate() {
+                        let broken = cells.iter().all(|cell| cell.is_nan());
+                        let sound = cells.iter().all(|cell| cell.is_finite());
+                        let bad = row % 3 == 1;
+                        assert!(broken == bad && sound != bad, "{isa} {width} {large} {row}");
+                    }
+                }
+            }
+        }
+        let y = reference::forward(&[1e200, 1.0], &[1.0, 1.0], 0.0);
+        assert!(y.iter().all(|y| y.is_nan()), "{y:?}");
+        let dx = reference::backward(&[1.0, 1.0], &[1e200, 1.0], &[1.0, 1.0], 0.0);
+        assert!(dx.iter().all(|dx| dx.is_nan()), "{dx:?}");
     }
 
     #[test]

@@ -6,8 +6,7 @@ pub fn forward(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
     let width = weight.len();
     let mut y = Vec::with_capacity(x.len());
     for x in x.chunks(width) {
-        let mean = x.iter().map(|x| x * x).sum::<f64>() / width as f64;
-        let root = 1.0 / (mean + eps).sqrt();
+        let root = inverse_root(x, eps);
         y.extend(x.iter().zip(weight).map(|(x, w)| x * root * w));
     }
     y
@@ -19,8 +18,7 @@ pub fn backward(dy: &[f64], x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
     let width = weight.len();
     let mut dx = Vec::with_capacity(x.len());
     for (dy, x) in dy.chunks(width).zip(x.chunks(width)) {
-        let mean = x.iter().map(|x| x * x).sum::<f64>() / width as f64;
-        let root = 1.0 / (mean + eps).sqrt();
+        let root = inverse_root(x, eps);
         let along: f64 = dy
             .iter()
             .zip(weight)
@@ -36,4 +34,14 @@ pub fn backward(dy: &[f64], x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
         );
     }
     dx
+}
+
+/// No number when the squares of the row are too large for one.
+fn inverse_root(x: &[f64], eps: f64) -> f64 {
+    let mean = x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64;
+    if mean.is_infinite() {
+        f64::NAN
+    } else {
+        1.0 / (mean + eps).sqrt()
+    }
 }

@@ -1,12 +1,12 @@
 //! `jobs.toml`: a model, engine settings and a list of jobs.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::JobSpec;
-use super::limits::MAX_TOKENS_PER_PASS;
+use super::limits::{MAX_THREADS, MAX_TOKENS_PER_PASS};
 use crate::recompute::Recompute;
 use crate::strict_toml;
 
@@ -137,11 +137,30 @@ pub enum JobFileError {
         /// The largest.
         most: usize,
     },
+    /// A text that must not be empty.
+    #[error("{key}: is empty: {remedy}")]
+    Nothing {
+        /// The key.
+        key: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// The same name twice.
-    #[error("job name {name:?} appears twice: names are folders of results and must be unique")]
+    #[error(
+        "job[{at}].name: {name:?} appears twice, in line {line} and as job[{first}].name in line {first_line}: names are \
+         folders of results and must be unique, whatever their case"
+    )]
     Duplicate {
         /// The name.
         name: String,
+        /// Which job it is, from 0.
+        at: usize,
+        /// Where its name stands, from 1.
+        line: usize,
+        /// Which job has the name too.
+        first: usize,
+        /// Where that stands.
+        first_line: usize,
     },
 }
 
@@ -156,27 +175,77 @@ impl JobFile {
         if file.jobs.is_empty() {
             return Err(JobFileError::Empty);
         }
-        let (engine, most) = (&file.engine, MAX_TOKENS_PER_PASS);
-        let sizes = [
-            ("tokens_per_pass", Some(engine.tokens_per_pass)),
-            ("chunk_tokens", engine.chunk_tokens),
+        let texts = [
+            (
+                "model",
+                &file.model,
+                "name a model folder, a GGUF file or a model that was fetched",
+            ),
+            (
+                "output",
+                &file.output,
+                "name a folder for the results, or leave it out for `adapters` beside the file",
+            ),
         ];
-        for (key, value) in sizes {
+        for (key, text, remedy) in texts {
+            if text.trim().is_empty() {
+                return Err(JobFileError::Nothing { key, remedy });
+            }
+        }
+        let engine = &file.engine;
+        let sizes = [
+            ("threads", engine.threads, MAX_THREADS),
+            (
+                "tokens_per_pass",
+                Some(engine.tokens_per_pass),
+                MAX_TOKENS_PER_PASS,
+            ),
+            ("chunk_tokens", engine.chunk_tokens, MAX_TOKENS_PER_PASS),
+        ];
+        for (key, value, most) in sizes {
             if let Some(value) = value.filter(|value| *value == 0 || *value > most) {
                 return Err(JobFileError::Engine { key, value, most });
             }
         }
-        let mut seen = BTreeSet::new();
-        for job in &file.jobs {
+        let mut seen = BTreeMap::new();
+        for (at, job) in file.jobs.iter().enumerate() {
             // Folders are compared as some file systems do, without case.
-            if !seen.insert(job.name.as_str().to_ascii_lowercase()) {
-                return Err(JobFileError::Duplicate {
-                    name: job.name.to_string(),
-                });
-            }
+            let Some(first) = seen.insert(job.name.as_str().to_ascii_lowercase(), at) else {
+                continue;
+            };
+            let lines = lines_of_names(text);
+            let line = |at: usize| lines.get(at).copied().unwrap_or_default();
+            return Err(JobFileError::Duplicate {
+                name: job.name.to_string(),
+                at,
+                line: line(at),
+                first,
+                first_line: line(first),
+            });
         }
         Ok(file)
     }
+}
+
+/// The jobs of a file as far as their names' places go.
+#[derive(Deserialize)]
+struct Names {
+    job: Vec<Named>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: toml::Spanned<String>,
+}
+
+/// The lines, from 1, in which the names of the jobs of a sound file stand.
+fn lines_of_names(text: &str) -> Vec<usize> {
+    let names: Vec<Named> =
+        toml::from_str(text).map_or_else(|_| Vec::new(), |file: Names| file.job);
+    let places = names.iter().map(|job| job.name.span().start);
+    places
+        .map(|at| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1)
+        .collect()
 }
 
 /// What is wrong with other jobs than the one whose fault was met first, which ends the reading: lines behind it.
@@ -252,6 +321,51 @@ mod tests {
             assert_eq!(message, Err(expected));
         }
         assert!(parse("16777216").is_ok());
+    }
+
+    #[test]
+    fn what_is_empty_or_none_is_told_by_its_key() {
+        let told = |head: &str| {
+            let text = format!(
+                "{head}\n[[job]]\nname = 'a'\nadapter = {{ method = 'ia3' }}\ndata = {{ train = 'a' }}\n"
+            );
+            let refused = JobFile::parse(&text).map_err(|error| error.to_string());
+            refused.err().unwrap_or_default()
+        };
+        for (head, start) in [
+            ("model = ''", "model: is empty: name a model"),
+            ("model = ' '", "model: is empty: name a model"),
+            (
+                "model = 'm'\noutput = ''",
+                "output: is empty: name a folder",
+            ),
+            (
+                "model = 'm'\nengine = { threads = 0 }",
+                "engine.threads: 0 is outside 1 to 4096",
+            ),
+            (
+                "model = 'm'\nengine = { threads = 4097 }",
+                "engine.threads: 4097 is outside 1 to 4096",
+            ),
+            ("model = 'm'\nengine = { threads = 4096 }", ""),
+        ] {
+            let message = told(head);
+            let empty = start.is_empty() == message.is_empty();
+            assert!(message.starts_with(start) && empty, "{head}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_there_twice_is_told_with_both_places() {
+        let job = |name: &str| {
+            format!(
+                "[[job]]\nname = '{name}'\nadapter = {{ method = 'ia3' }}\ndata = {{ train = 'a' }}\n"
+            )
+        };
+        let text = format!("model = 'm'\n{}{}{}", job("one"), job("two"), job("ONE"));
+        let error = JobFile::parse(&text).expect_err("a name is there twice");
+        let told = "job[2].name: \"ONE\" appears twice, in line 11 and as job[0].name in line 3: ";
+        assert!(error.to_string().starts_with(told), "{error}");
     }
 
     #[test]

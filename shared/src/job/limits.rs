@@ -9,6 +9,8 @@ pub(super) const MAX_STEPS: u64 = 1_000_000_000;
 pub(super) const MAX_EPOCHS: f64 = 1e6;
 /// Tokens of one fused pass.
 pub const MAX_TOKENS_PER_PASS: usize = 1 << 24;
+/// Compute threads.
+pub const MAX_THREADS: usize = 4096;
 /// Width of the layer that reparameterises a prefix.
 pub(super) const MAX_PROJECTION: usize = 1 << 16;
 /// The numerator of LoRA's scale, and its least: its inverse.

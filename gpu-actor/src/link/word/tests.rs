@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use shared::model::Projection;
 use shared::wire::codec;
 
 use super::*;
@@ -133,7 +134,11 @@ fn words_survive_a_format_that_does_not_describe_itself() {
         bad: Some(BadRow {
             sequence: 1,
             row: 2,
-            origin: Some(Origin::Before(3)),
+            origin: Some(Origin::Projection {
+                layer: 3,
+                projection: Projection::Down,
+                row: 1,
+            }),
         }),
     };
     let part = PartRef {
