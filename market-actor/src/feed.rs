@@ -20,6 +20,7 @@ use shared::units::{MicroUsd, Micros};
 use crate::market::Pool;
 
 pub mod bamboo;
+pub mod choice;
 pub mod compose;
 pub mod digest;
 pub mod fault;

@@ -157,6 +157,19 @@ struct Need {
     replicas: u64,
 }
 
+impl Need {
+    const fn seats(self) -> u64 {
+        self.stages.saturating_mul(self.replicas)
+    }
+}
+
+/// Machines that the plan gives work, where `market.most` is more: those beyond are never held. Nothing where no market runs.
+#[must_use]
+pub fn seats_below_most(config: &ClusterConfig) -> Option<u64> {
+    let seats = need(config).seats();
+    (config.market.runs() && seats < config.market.most).then_some(seats)
+}
+
 fn need(config: &ClusterConfig) -> Need {
     let replicas = config.plan.replicas.max(1);
     match config.plan.stages {
@@ -230,6 +243,11 @@ pub fn misfits(config: &ClusterConfig) -> Vec<Misfit> {
     if fewest > section.most && section.most >= need.stages {
         let most = section.most;
         add("market.fewest", Fault::AboveMost { fewest, most });
+    }
+    let seats = need.seats();
+    // Listed nodes are paid for anyway.
+    if fewest > seats && fewest <= section.most && section.provider != Provider::Static {
+        add("market.fewest", Fault::BeyondPlan { fewest, seats });
     }
     if section.provider == Provider::Static && fewest > config.node.len() as u64 {
         let nodes = config.node.len() as u64;

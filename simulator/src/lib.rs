@@ -3,7 +3,7 @@
 //! The coordinator is the real machine, its journal the real one in memory, and so is the pipeline of every stage.
 //! Around them, nodes are small honest models: they obey orders as a gpu-actor does, but a step of a job is one link
 //! of a hash chain, and its state is that hash. Everything else is against them: connections break, processes die and
-//! come back, halt for a while, the network is cut, messages come twice, the wall clock jumps, the coordinator dies
+//! come back, halt for a while, machines are said to be taken soon, the network is cut, messages come twice, the wall clock jumps, the coordinator dies
 //! between any two effects, and two coordinators want to lead.
 //!
 //! | id | invariant |

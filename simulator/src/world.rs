@@ -118,6 +118,10 @@ pub struct Report {
     /// Nodes that left in order, devices found not to come back, drains that were not durable, jobs that a store which
     /// did not answer kept from a replica.
     pub troubles: [u64; 4],
+    /// What went wrong, how often, by kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// How often a first stage was told that states are to be stored often.
+    pub hastened: u64,
     /// How jobs were arranged.
     pub arranged: Arranged,
     /// What was not as it should be.
@@ -269,6 +273,8 @@ impl World {
             recoveries: jobs().map(|job| job.recoveries).sum(),
             plans: self.check.plans,
             troubles: self.check.troubles,
+            faults: self.check.faults.clone(),
+            hastened: self.check.hastened,
             arranged: self.check.arranged,
             violations: self.check.violations.clone(),
         }

@@ -7,6 +7,25 @@ use simulator::{Arranged, Report, run};
 /// Seeds of every run of the gate.
 const SEEDS: u64 = 1_000;
 
+/// All that goes wrong.
+const FAULTS: [&str; 15] = [
+    "break",
+    "crash",
+    "cut-node",
+    "cut-peers",
+    "doom",
+    "drain",
+    "halt",
+    "halt-leader",
+    "hang",
+    "leave",
+    "migrate",
+    "risk",
+    "rival",
+    "store",
+    "wall",
+];
+
 /// Runs seeds on two threads, and returns the reports in order.
 fn reports(seeds: std::ops::Range<u64>) -> Vec<Report> {
     let middle = u64::midpoint(seeds.start, seeds.end);
@@ -56,6 +75,22 @@ fn every_invariant_holds_under_a_thousand_histories_of_faults() {
     assert!(
         troubles.iter().all(|count| *count > SEEDS / 250),
         "left, hung, not durable, refused for want of a store: {troubles:?}"
+    );
+    // Every kind of fault is met in so many runs.
+    for kind in FAULTS {
+        let met = reports
+            .iter()
+            .filter(|report| report.faults.contains_key(kind));
+        let met = met.count() as u64;
+        assert!(met > SEEDS / 10, "{kind}: {met} of {SEEDS} runs met it");
+    }
+    let kinds = reports.iter().flat_map(|report| report.faults.keys());
+    let unknown: Vec<_> = kinds.filter(|kind| !FAULTS.contains(kind)).collect();
+    assert!(unknown.is_empty(), "no floor for {unknown:?}");
+    let hastened = reports.iter().filter(|report| report.hastened > 0).count() as u64;
+    assert!(
+        hastened > SEEDS / 10,
+        "{hastened} runs stored often for a risk"
     );
     let arranged = |of: fn(&Arranged) -> u64| sum_of_arranged(&reports, of);
     let told = arranged(|arranged| arranged.told);

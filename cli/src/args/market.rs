@@ -40,8 +40,11 @@ pub(crate) struct TraceArgs {
     /// Prices for traces that have capacities alone: a composite
     #[arg(long, value_name = "FILE")]
     pub(crate) prices: Option<PathBuf>,
+    /// The pool of this name, where --prices has several: its zone, machine or zone/machine
+    #[arg(long, value_name = "NAME", requires = "prices")]
+    pub(crate) prices_pool: Option<String>,
     /// On-demand price of the machine whose prices --prices are; they are scaled from it to --on-demand
-    #[arg(long, value_name = "USD", requires = "prices")]
+    #[arg(long, value_name = "USD", requires = "prices", value_parser = parse::dollars)]
     pub(crate) prices_on_demand: Option<f64>,
     /// Slots of --prices that are left out at its beginning
     #[arg(long, value_name = "SLOTS", default_value_t = 0, requires = "prices")]
@@ -52,14 +55,17 @@ pub(crate) struct TraceArgs {
     /// The pool of this zone, where a file has several
     #[arg(long, value_name = "ZONE")]
     pub(crate) zone: Option<String>,
+    /// The pool of this name, where a zone has several: its machine or zone/machine
+    #[arg(long, value_name = "NAME", conflicts_with = "zone")]
+    pub(crate) pool: Option<String>,
     /// Length of a slot
     #[arg(long, value_name = "MINUTES", default_value_t = 30)]
     pub(crate) slot: u64,
     /// Price of a machine on demand for an hour [default: what the file says, or the median spot price over 0.3, or 1]
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", value_parser = parse::dollars)]
     pub(crate) on_demand: Option<f64>,
     /// Spot price for an hour where the file has none [default: 0.3 of the price on demand]
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", value_parser = parse::dollars)]
     pub(crate) spot_price: Option<f64>,
     /// Spot machines where the file does not say [default: as many as the job can use]
     #[arg(long, value_name = "N")]
@@ -78,20 +84,21 @@ pub(crate) struct ShapeArgs {
         long,
         value_name = "SHARE,...",
         value_delimiter = ',',
-        default_value = "0.5"
+        default_value = "0.5",
+        value_parser = parse::load
     )]
     pub(crate) load: Vec<f64>,
     /// Work of a slot by number of machines: linear, concave (0.72 n + 2 for 12 machines) or a file of lines "machines,work"
     #[arg(long, value_name = "linear|concave|FILE", default_value = "linear")]
     pub(crate) h: String,
     /// What finishing in time is worth, over the work at the price on demand
-    #[arg(long, value_name = "TIMES", default_value_t = 1.5)]
+    #[arg(long, value_name = "TIMES", default_value_t = 1.5, value_parser = parse::times)]
     pub(crate) value: f64,
     /// Share of a slot that computes when machines are added
-    #[arg(long, value_name = "SHARE", default_value_t = 0.9)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.9, value_parser = parse::share)]
     pub(crate) grow: f64,
     /// Share of a slot that computes when machines are given up
-    #[arg(long, value_name = "SHARE", default_value_t = 0.95)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.95, value_parser = parse::share)]
     pub(crate) shrink: f64,
 }
 
@@ -146,10 +153,10 @@ pub(crate) struct ForecastArgs {
     #[command(flatten)]
     pub(crate) trace: TraceArgs,
     /// Slots ahead
-    #[arg(long, value_name = "SLOTS", default_value_t = 12)]
+    #[arg(long, value_name = "SLOTS", default_value_t = 12, value_parser = parse::some)]
     pub(crate) horizon: usize,
     /// Most points to forecast from
-    #[arg(long, value_name = "N", default_value_t = 150)]
+    #[arg(long, value_name = "N", default_value_t = 150, value_parser = parse::some)]
     pub(crate) points: usize,
     /// Draws the ensemble's forecast at three quarters of the trace into this file
     #[arg(long, value_name = "FILE.svg")]
@@ -223,11 +230,18 @@ pub(crate) struct TogetherArgs {
         long,
         value_name = "SHARE",
         default_value_t = 0.8,
-        requires = "together"
+        requires = "together",
+        value_parser = parse::share
     )]
     pub(crate) move_share: f64,
     /// State that a move carries
-    #[arg(long, value_name = "GIB", default_value_t = 1.0, requires = "together")]
+    #[arg(
+        long,
+        value_name = "GIB",
+        default_value_t = 1.0,
+        requires = "together",
+        value_parser = parse::amount
+    )]
     pub(crate) state: f64,
     /// Egress of a gibibyte to another zone, region and cloud
     #[arg(
@@ -235,11 +249,18 @@ pub(crate) struct TogetherArgs {
         value_name = "USD,USD,USD",
         value_delimiter = ',',
         default_value = "0.01,0.02,0.09",
-        requires = "together"
+        requires = "together",
+        value_parser = parse::amount
     )]
     pub(crate) egress: Vec<f64>,
     /// What a move must be expected to earn
-    #[arg(long, value_name = "USD", default_value_t = 0.0, requires = "together")]
+    #[arg(
+        long,
+        value_name = "USD",
+        default_value_t = 0.0,
+        requires = "together",
+        value_parser = parse::amount
+    )]
     pub(crate) hysteresis: f64,
 }
 

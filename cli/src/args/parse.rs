@@ -104,6 +104,38 @@ fn real_within(word: &str, bound: Bound) -> Result<f64, String> {
     checked.map_err(|_| format!("{word} is more than {most}"))
 }
 
+/// A number from a least to a most, which the error names: no number is one that is none, or without end.
+fn between(word: &str, least: f64, most: f64) -> Result<f64, String> {
+    let number = word.parse::<f64>().ok();
+    let number = number.filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| format!("{word:?} is no number from {least} to {most}"))
+}
+
+/// Work as a share of what machines do.
+pub(super) fn load(word: &str) -> Result<f64, String> {
+    between(word, 0.001, 1000.0)
+}
+
+/// A share of a slot that computes: some of it does.
+pub(super) fn share(word: &str) -> Result<f64, String> {
+    between(word, 0.001, 1.0)
+}
+
+/// How many times something.
+pub(super) fn times(word: &str) -> Result<f64, String> {
+    between(word, 0.001, 1000.0)
+}
+
+/// What a machine costs for an hour in dollars: none is free.
+pub(super) fn dollars(word: &str) -> Result<f64, String> {
+    between(word, 0.000_001, 1_000_000.0)
+}
+
+/// Dollars or gibibytes, also none.
+pub(super) fn amount(word: &str) -> Result<f64, String> {
+    between(word, 0.0, 1_000_000.0)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -133,5 +165,20 @@ mod tests {
         assert_eq!(hours("12"), Ok(12.0));
         assert!(hours("1e300").unwrap_err().contains("876000"));
         assert!(price("1e9").unwrap_err().contains("1000000"));
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_is_told_with_its_bounds() {
+        for parse in [load, share, times, dollars, amount] {
+            for word in ["NaN", "inf", "-inf", "-1", "1e9", "x", ""] {
+                let told = parse(word).unwrap_err();
+                assert!(told.contains(" to 1"), "{word}: {told}");
+            }
+            assert_eq!(parse("0.5"), Ok(0.5));
+        }
+        for parse in [load, share, times, dollars] {
+            assert!(parse("0").is_err() && parse("-0").is_err());
+        }
+        assert_eq!(amount("0"), Ok(0.0));
     }
 }

@@ -1,5 +1,6 @@
 //! What keeps a market from holding machines for this plan.
 
+use market_actor::terms;
 use shared::config::Origin;
 use shared::config::load::Loaded;
 
@@ -15,6 +16,16 @@ pub(super) fn check(loaded: &Loaded, settings: &Settings) -> Vec<Check> {
         return Vec::new();
     }
     let found = process::market::problems(loaded, settings);
+    if let (true, Some(seats)) = (found.is_empty(), terms::seats_below_most(&loaded.config)) {
+        let most = section.most;
+        return vec![Check::warn(
+            WHAT,
+            format!(
+                "market.most = {most} machines, and the plan gives work to {seats}: the others are never held"
+            ),
+            format!("raise plan.replicas, or set market.most to {seats}"),
+        )];
+    }
     if found.is_empty() {
         let provider = section.provider;
         return vec![Check::ok(

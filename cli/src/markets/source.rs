@@ -5,7 +5,7 @@ use std::path::Path;
 use market_actor::admission;
 use market_actor::feed::compose::{Align, Scale, compose};
 use market_actor::feed::resample::{Cut, PriceRule, resample};
-use market_actor::feed::{Format, Observed, files, format};
+use market_actor::feed::{Format, Observed, Steps, choice, files, format};
 use market_actor::market::Market;
 use shared::units::{MicroUsd, Micros};
 
@@ -60,6 +60,16 @@ fn chosen(
     args: &MarketTraceArgs,
     path: &Path,
 ) -> Result<Vec<Observed>, Failure> {
+    let told = |flag: &str, error: &dyn std::fmt::Display| {
+        Failure::new(
+            Exit::BadInput,
+            format!("{}: {error}: set {flag}", path.display()),
+        )
+    };
+    if let Some(name) = &args.pool {
+        let only = choice::one(pools, Some(name)).map_err(|error| told("--pool", &error))?;
+        return Ok(vec![only]);
+    }
     let Some(zone) = &args.zone else {
         return Ok(pools);
     };
@@ -67,7 +77,45 @@ fn chosen(
     let at = admission::zone(zone, &known)
         .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
         .or_exit(Exit::BadInput)?;
-    Ok(pools.into_iter().skip(at).take(1).collect())
+    let zone = known.get(at).cloned().unwrap_or_default();
+    let there = pools.into_iter().filter(|pool| pool.pool.zone == zone);
+    let only = choice::one(there.collect(), None).map_err(|error| told("--pool", &error))?;
+    Ok(vec![only])
+}
+
+/// The pool of a file of prices.
+fn priced(args: &MarketTraceArgs) -> Result<Option<Observed>, Failure> {
+    let Some(file) = &args.prices else {
+        return Ok(None);
+    };
+    let pools = files::read(file, None).or_exit(Exit::BadInput)?;
+    let named = args.prices_pool.as_deref();
+    let mut prices = choice::one(pools, named).map_err(|error| {
+        let message = format!("{}: {error}: set --prices-pool", file.display());
+        Failure::new(Exit::BadInput, message)
+    })?;
+    let skip = args.prices_skip.saturating_mul(args.slot);
+    let skip = Micros(skip.saturating_mul(60_000_000));
+    let known = prices.spot_price.is_some();
+    prices.spot_price = prices
+        .spot_price
+        .and_then(|steps| steps.from(Micros(steps.start().0.saturating_add(skip.0))));
+    if known && prices.spot_price.is_none() {
+        let message = format!(
+            "--prices-skip {} leaves nothing of {}: skip fewer slots",
+            args.prices_skip,
+            file.display()
+        );
+        return Err(Failure::new(Exit::BadInput, message));
+    }
+    Ok(Some(prices))
+}
+
+/// The middle of prices that were in force.
+fn median(steps: &Steps<MicroUsd>) -> MicroUsd {
+    let mut values: Vec<MicroUsd> = steps.changes().iter().map(|(_, price)| *price).collect();
+    values.sort_unstable();
+    values[values.len() / 2]
 }
 
 /// Dollars as an argument gives them.
@@ -87,31 +135,11 @@ fn recorded(
     most: u32,
 ) -> Result<Recorded, Failure> {
     let mut assumed = Vec::new();
-    let priced = match &args.prices {
-        Some(file) => {
-            let mut pools = files::read(file, None).or_exit(Exit::BadInput)?;
-            let mut prices = pools.swap_remove(0);
-            let skip = Micros(args.prices_skip * args.slot * 60_000_000);
-            prices.spot_price = prices
-                .spot_price
-                .and_then(|steps| steps.from(steps.start().plus(skip)));
-            Some(prices)
-        }
-        None => None,
-    };
-    let median = priced
-        .as_ref()
-        .unwrap_or(pool)
-        .spot_price
-        .as_ref()
-        .map(|steps| {
-            let mut values: Vec<MicroUsd> =
-                steps.changes().iter().map(|(_, price)| *price).collect();
-            values.sort_unstable();
-            values[values.len() / 2]
-        });
-    let on_demand = on_demand(args, pool, median, &mut assumed)?;
-    let joined = match &priced {
+    let priced = priced(args)?;
+    let usual = priced.as_ref().unwrap_or(pool).spot_price.as_ref();
+    let usual = usual.map(median);
+    let on_demand = on_demand(args, pool, usual, &mut assumed)?;
+    let mut joined = match &priced {
         Some(prices) => {
             let scale = match args.prices_on_demand {
                 Some(from) => Some(Scale {
@@ -124,6 +152,10 @@ fn recorded(
         }
         None => pool.clone(),
     };
+    if args.on_demand.is_some() {
+        // What is said holds for all slots.
+        joined.on_demand_price = None;
+    }
     let mut spot_price = None;
     if joined.spot_price.is_none() {
         let price = match args.spot_price {
@@ -180,19 +212,19 @@ fn recorded(
     })
 }
 
-/// What a machine on demand costs for an hour; 0 where the file says it, slot by slot.
+/// What a machine on demand costs for an hour, in the middle where the file says it slot by slot.
 fn on_demand(
     args: &MarketTraceArgs,
     pool: &Observed,
-    median: Option<MicroUsd>,
+    usual: Option<MicroUsd>,
     assumed: &mut Vec<String>,
 ) -> Result<MicroUsd, Failure> {
-    Ok(match (args.on_demand, &pool.on_demand_price, median) {
+    Ok(match (args.on_demand, &pool.on_demand_price, usual) {
         (Some(price), _, _) => dollars("on-demand", price)?,
         // The one of the file is used slot by slot.
-        (None, Some(_), _) => MicroUsd(0),
-        (None, None, Some(median)) => {
-            let price = MicroUsd((median.dollars() / SPOT_SHARE * 1e6).round() as u64);
+        (None, Some(steps), _) => median(steps),
+        (None, None, Some(usual)) => {
+            let price = MicroUsd((usual.dollars() / SPOT_SHARE * 1e6).round() as u64);
             let dollars = price.dollars();
             assumed.push(format!(
                 "on demand costs {dollars:.3} USD an hour, the median spot price over {SPOT_SHARE}: --on-demand sets it"

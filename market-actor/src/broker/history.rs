@@ -104,6 +104,8 @@ impl History {
         }
         self.number = self.number.saturating_add(begun);
         let shown = begun.min(MOST as u64) as usize;
+        // Of slots in which nobody looked no more is known than of the one before them; the one under way begins with what was seen
+        // last, which may be more than the least of that one.
         self.slots.resize(self.slots.len() + shown, last);
         if let (Some(newest), Some(latest)) = (self.slots.last_mut(), self.latest) {
             *newest = latest;

@@ -104,7 +104,11 @@ pub fn compose(
     Ok(Observed {
         spot_price: Some(price.moved(start, scaled)),
         spot_available: Some(capacity.clone()),
-        ..Observed::nothing(pool, capacities.dated)
+        // They are of the machine that the capacities are of.
+        on_demand_price: capacities.on_demand_price.clone(),
+        on_demand_available: capacities.on_demand_available.clone(),
+        pool,
+        dated: capacities.dated,
     })
 }
 
@@ -185,6 +189,16 @@ mod tests {
         assert_eq!(joined.spot_price, priced(true).spot_price);
         let undated = compose(&priced(true), &sized(false), Align::Calendar, None);
         assert!(matches!(undated, Err(ComposeError::NoDates { .. })));
+    }
+
+    #[test]
+    fn what_machines_cost_on_demand_comes_with_their_capacities() {
+        let mut sized = sized(false);
+        sized.on_demand_price = Steps::new(vec![(Micros(7), MicroUsd(900))], Micros(300));
+        sized.on_demand_available = Steps::new(vec![(Micros(7), 2)], Micros(300));
+        let joined = compose(&priced(true), &sized, Align::Begin, None).unwrap();
+        assert_eq!(joined.on_demand_price, sized.on_demand_price);
+        assert_eq!(joined.on_demand_available, sized.on_demand_available);
     }
 
     #[test]

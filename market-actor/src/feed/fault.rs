@@ -97,7 +97,7 @@ pub enum RowFault {
         most: u64,
     },
     /// A price that is none.
-    #[error("{text:?} is no price: dollars from 0 to 1,000,000, such as 0.918")]
+    #[error("{text:?} is no price: dollars above 0 and up to 1,000,000, such as 0.918")]
     Price {
         /// What stands there.
         text: String,

@@ -7,7 +7,7 @@ use super::fault::RowFault;
 /// No machine costs more an hour, in millionths of a dollar: sums over all slots and machines of a job stay numbers.
 pub(super) const MOST: u64 = 1_000_000_000_000;
 
-/// Reads `0.918`: dollars; digits beyond millionths are rounded to the nearest, halves up.
+/// Reads `0.918`: dollars, no machine is free; digits beyond millionths are rounded to the nearest, halves up.
 pub(super) fn parse(text: &str) -> Result<MicroUsd, RowFault> {
     parse_digits(text).ok_or_else(|| RowFault::Price {
         text: text.to_owned(),
@@ -17,7 +17,7 @@ pub(super) fn parse(text: &str) -> Result<MicroUsd, RowFault> {
 /// Dollars of a float, rounded to the nearest millionth.
 pub(super) fn of_dollars(dollars: f64) -> Option<MicroUsd> {
     let micros = (dollars * 1e6).round();
-    (micros >= 0.0 && micros <= MOST as f64).then_some(MicroUsd(micros as u64))
+    (micros >= 1.0 && micros <= MOST as f64).then_some(MicroUsd(micros as u64))
 }
 
 fn parse_digits(text: &str) -> Option<MicroUsd> {
@@ -40,7 +40,7 @@ fn parse_digits(text: &str) -> Option<MicroUsd> {
     let total = dollars
         .checked_mul(1_000_000)?
         .checked_add(micros + u64::from(up))?;
-    (total <= MOST).then_some(MicroUsd(total))
+    (1..=MOST).contains(&total).then_some(MicroUsd(total))
 }
 
 #[cfg(test)]
@@ -56,7 +56,6 @@ mod tests {
             ("3", 3_000_000),
             (".5", 500_000),
             ("0.0000005", 1),
-            ("0.00000049", 0),
             ("1.368000", 1_368_000),
         ] {
             assert_eq!(parse(text).unwrap(), MicroUsd(micros), "{text}");
@@ -64,6 +63,8 @@ mod tests {
         for text in [
             "",
             ".",
+            "0",
+            "0.00000049",
             "-1",
             "1e3",
             "0.9.1",
@@ -80,6 +81,7 @@ mod tests {
     fn floats_are_rounded() {
         assert_eq!(of_dollars(1.2754), Some(MicroUsd(1_275_400)));
         assert_eq!(of_dollars(-0.1), None);
+        assert_eq!(of_dollars(0.0), None);
         assert_eq!(of_dollars(f64::NAN), None);
         assert_eq!(of_dollars(f64::INFINITY), None);
     }

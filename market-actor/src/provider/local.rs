@@ -42,6 +42,10 @@ pub struct Launch {
     pub processes: PathBuf,
     /// Folder of logs.
     pub logs: PathBuf,
+    /// File that `prepare` makes and that is removed with the machine, `{name}` in its name.
+    pub made: Option<PathBuf>,
+    /// Machines that are gone and whose logs are kept: the newest.
+    pub kept_logs: usize,
 }
 
 impl Launch {
@@ -50,6 +54,9 @@ impl Launch {
             // One spelling, whatever a path was given as: processes are found by it.
             machines: fs::canonicalize(&self.machines).unwrap_or_else(|_| self.machines.clone()),
             processes: self.processes.clone(),
+            logs: self.logs.clone(),
+            made: self.made.clone(),
+            kept_logs: self.kept_logs,
         }
     }
 }
@@ -193,7 +200,7 @@ impl Local {
         let log = fs::OpenOptions::new()
             .create(true)
             .append(true)
-            .open(self.launch.logs.join(format!("{token}.log")))?;
+            .open(self.shelf.log(token))?;
         let child = Command::new(&self.launch.program)
             .args(filled(&self.launch.start))
             .env(REQUEST, self.shelf.file(token))

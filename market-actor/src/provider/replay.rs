@@ -14,7 +14,7 @@ use std::sync::Arc;
 use shared::units::Micros;
 
 use super::local::{Local, pool};
-use super::{Answer, Kind, Machine, Provider, ProviderError, Sighting, Signal, Want};
+use super::{Answer, Certainty, Kind, Machine, Provider, ProviderError, Sighting, Signal, Want};
 use crate::market::Pool;
 use course::{Act, Course, Script};
 
@@ -167,7 +167,9 @@ impl Provider for Replay {
             for act in self.course.step(&spots, now) {
                 match act {
                     Act::Tell(signal) => {
-                        self.note(&signal.id, true, now);
+                        if signal.certainty == Certainty::Notice {
+                            self.note(&signal.id, true, now);
+                        }
                         signals.push(signal);
                     }
                     Act::Take { id, told } => {

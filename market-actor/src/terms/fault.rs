@@ -43,6 +43,17 @@ pub enum Fault {
         /// Stages of a replica.
         stages: u64,
     },
+    /// More machines than a plan gives work, at all times.
+    #[error(
+        "{fewest} machines at least, and plan.stages x plan.replicas gives work to {seats}: the others would cost money and do nothing; \
+         lower it to {seats} (0 is what the plan needs), or raise plan.replicas"
+    )]
+    BeyondPlan {
+        /// Fewest machines.
+        fewest: u64,
+        /// Machines that have work.
+        seats: u64,
+    },
     /// An empty range.
     #[error("{fewest} is above market.most = {most}: lower it to {most}, or raise market.most")]
     AboveMost {

@@ -47,7 +47,20 @@ fn replicas_are_no_need_but_an_end_of_what_is_useful() {
     let terms = Terms::of(&config(text)).unwrap();
     assert_eq!(terms.fewest, 2);
     assert_eq!([1, 2, 3, 4, 9].map(|n| terms.useful(n)), [0, 2, 2, 4, 4]);
+    assert_eq!(seats_below_most(&config(text)), Some(4));
+    assert_eq!(
+        seats_below_most(&config(&text.replace("most = 9", "most = 4"))),
+        None
+    );
+    let idle = told(&format!("{text}fewest = 5\n"));
+    assert_eq!(idle.len(), 1, "{idle:?}");
+    assert!(
+        idle[0].starts_with("market.fewest: 5 machines at least")
+            && idle[0].contains("lower it to 4"),
+        "{idle:?}"
+    );
     let all = text.replace("stages = 2", "stages = 'all'");
+    assert_eq!(seats_below_most(&config(&all)), None);
     let terms = Terms::of(&config(&all)).unwrap();
     assert_eq!((terms.fewest, terms.useful(7)), (1, 7));
 }

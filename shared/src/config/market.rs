@@ -72,6 +72,8 @@ pub struct MarketSection {
     pub look_ms: u64,
     /// Of `replay`: the trace, relative to the file.
     pub trace: String,
+    /// Of `replay`: which pool of a trace that has several, `zone` or `zone/machine`; `none`: it has one.
+    pub trace_pool: String,
     /// Of `replay`: length of a slot of the trace.
     pub trace_slot_minutes: u64,
     /// Of `replay`: seconds of the trace that pass in one.
@@ -80,6 +82,10 @@ pub struct MarketSection {
     pub notice_ms: u64,
     /// Of `replay`: of a thousand machines that are taken, so many are not told.
     pub abrupt_per_mille: u64,
+    /// Of `replay`: of a thousand spot machines, so many are said to be at risk in a slot of the trace.
+    pub risk_per_mille: u64,
+    /// Of `local` and `replay`: machines that are gone and whose logs are kept, the newest.
+    pub kept_logs: u64,
     /// Of `replay`: seed of whom it takes.
     pub seed: u64,
     /// What tenants allow, `"team-a: no-spot, *: max-spot-cents=40"`; `none`: everything.
@@ -121,10 +127,13 @@ impl Default for MarketSection {
             hysteresis: 2,
             look_ms: 2000,
             trace: "none".into(),
+            trace_pool: "none".into(),
             trace_slot_minutes: 30,
             speed: 1,
             notice_ms: 120_000,
             abrupt_per_mille: 0,
+            risk_per_mille: 0,
+            kept_logs: 50,
             seed: 1,
             rules: "none".into(),
             aws_region: "us-east-1".into(),

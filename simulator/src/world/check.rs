@@ -42,6 +42,10 @@ pub(crate) struct Check {
     pub(crate) violations: Vec<Violation>,
     pub(crate) plans: u64,
     pub(crate) troubles: [u64; 4],
+    /// What went wrong, by kind.
+    pub(crate) faults: BTreeMap<&'static str, u64>,
+    /// How often a first stage was told to store often.
+    pub(crate) hastened: u64,
     pub(crate) arranged: Arranged,
     epoch: PlanEpoch,
     jobs: BTreeMap<JobId, History>,

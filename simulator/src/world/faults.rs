@@ -39,6 +39,32 @@ pub(crate) enum Fault {
     Drain(usize, bool),
     /// An operator moves the stage of a node.
     Migrate(usize, Option<usize>),
+    /// The machine of a node may be taken, or no more.
+    Risk(usize, bool),
+}
+
+impl Fault {
+    /// What it is called in a report; nothing for what only ends another, or sets right.
+    const fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Crash(_) => "crash",
+            Self::Hang(..) => "hang",
+            Self::Store(_) => "store",
+            Self::Leave(..) => "leave",
+            Self::Halt(..) => "halt",
+            Self::CutNode(..) => "cut-node",
+            Self::CutPeers(..) => "cut-peers",
+            Self::Break(_) => "break",
+            Self::Doom(_) => "doom",
+            Self::HaltLeader(_) => "halt-leader",
+            Self::Rival => "rival",
+            Self::Wall(_) => "wall",
+            Self::Drain(_, false) => "drain",
+            Self::Migrate(..) => "migrate",
+            Self::Risk(_, true) => "risk",
+            Self::Start(_) | Self::Drain(_, true) | Self::Risk(_, false) => return None,
+        })
+    }
 }
 
 impl World {
@@ -56,7 +82,7 @@ impl World {
         let nodes = self.nodes.len() as u64;
         let node = self.dice.below(nodes) as usize;
         let long = self.millis(50, 3_000);
-        let fault = match self.dice.below(18) {
+        let fault = match self.dice.below(20) {
             0 | 1 => {
                 let back = at.plus(self.millis(20, 3_000));
                 self.queue.at(back, Happening::Fault(Fault::Start(node)));
@@ -64,6 +90,12 @@ impl World {
             }
             15 | 16 => Fault::Hang(node, Micros(long.0 * 2)),
             17 => Fault::Store(Micros(long.0 * 2)),
+            18 | 19 => {
+                let over = at.plus(long);
+                self.queue
+                    .at(over, Happening::Fault(Fault::Risk(node, false)));
+                Fault::Risk(node, true)
+            }
             13 | 14 => {
                 let within = self.millis(0, 4_000);
                 Fault::Leave(node, within)
@@ -95,8 +127,12 @@ impl World {
 
     pub(crate) fn fault(&mut self, fault: Fault) {
         let now = self.now();
+        if let Some(name) = fault.name().filter(|_| !self.quiet) {
+            *self.check.faults.entry(name).or_default() += 1;
+        }
         match fault {
             Fault::Crash(node) => self.crash_node(node),
+            Fault::Risk(node, begins) => self.may_be_taken(node, begins),
             Fault::Hang(node, long) => self.nodes[node].hangs_until = now.plus(long),
             Fault::Store(long) => self.artifacts.close(now.plus(long)),
             Fault::Leave(node, within) => self.ask_to_leave(node, within),
@@ -181,6 +217,7 @@ impl World {
             self.nodes[node].cut_until = self.now();
             self.nodes[node].peers_cut_until = self.now();
             self.nodes[node].hangs_until = self.now();
+            self.fault(Fault::Risk(node, false));
             self.fault(Fault::Start(node));
             for later in [0, 3_000, 6_000, 9_000] {
                 let undo = Happening::Fault(Fault::Drain(node, true));

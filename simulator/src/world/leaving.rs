@@ -1,4 +1,5 @@
-//! Processes that are asked to end: they say so, and go when they are let go or their time is over.
+//! Processes that are asked to end: they say so, and go when they are let go or their time is over. Machines that may be taken: they
+//! say that, and stay.
 
 use shared::units::Micros;
 use shared::wire::notice::{Departure, LeaveCause, Notice};
@@ -25,6 +26,20 @@ impl World {
             let within = until.since(self.now());
             let cause = LeaveCause::Reclaimed;
             self.tell(node, Notice::Leaving(Departure { within, cause }));
+        }
+    }
+
+    /// The machine of a node may be taken, or no more.
+    pub(crate) fn may_be_taken(&mut self, node: usize, begins: bool) {
+        if std::mem::replace(&mut self.nodes[node].at_risk, begins) != begins {
+            self.tell_risk(node);
+        }
+    }
+
+    pub(crate) fn tell_risk(&mut self, node: usize) {
+        if self.nodes[node].running {
+            let cause = self.nodes[node].at_risk.then(|| "it may be".to_owned());
+            self.tell(node, Notice::AtRisk { cause });
         }
     }
 

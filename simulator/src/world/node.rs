@@ -19,6 +19,8 @@ pub(crate) struct Node {
     /// Of the process; 0 before the first.
     pub(crate) incarnation: u64,
     pub(crate) running: bool,
+    /// Whether its machine may be taken.
+    pub(crate) at_risk: bool,
     pub(crate) halted_until: Micros,
     /// Its device ends nothing before.
     pub(crate) hangs_until: Micros,
@@ -66,6 +68,7 @@ impl Node {
             threads,
             incarnation: 0,
             running: false,
+            at_risk: false,
             halted_until: Micros(0),
             hangs_until: Micros(0),
             cut_until: Micros(0),

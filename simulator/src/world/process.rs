@@ -106,6 +106,7 @@ impl World {
             self.send_notice(connection, notice);
         }
         self.tell_leaving(node);
+        self.tell_risk(node);
     }
 
     pub(crate) fn node_closes(&mut self, connection: u64) {
@@ -248,10 +249,10 @@ impl World {
                 self.end_node(node);
             }
             Order::Arrange { epoch, arrangement } => self.is_arranged(node, epoch, arrangement),
-            Order::Sample { .. }
-            | Order::EndSample { .. }
-            | Order::Trace { .. }
-            | Order::Hasten { .. } => {}
+            Order::Sample { .. } | Order::EndSample { .. } | Order::Trace { .. } => {}
+            Order::Hasten { every_steps, .. } => {
+                self.check.hastened += u64::from(every_steps > 0);
+            }
         }
     }
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use market_actor::actor::Offered;
-use market_actor::feed::files;
 use market_actor::feed::resample::{Cut, PriceRule, resample};
+use market_actor::feed::{choice, files};
 use market_actor::market::Market;
 use market_actor::provider::Kind;
 use market_actor::provider::aws::Account;
@@ -23,6 +23,7 @@ use shared::units::Micros;
 use super::folder;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::render;
+use crate::security;
 use crate::settings::Settings;
 
 /// Where a key stands for what is usual.
@@ -111,6 +112,7 @@ pub(super) fn offered(
                 speed: section.speed,
                 notice: stock.notice,
                 abrupt_per_mille: section.abrupt_per_mille,
+                risk_per_mille: section.risk_per_mille,
                 seed: section.seed,
             }),
         },
@@ -241,6 +243,9 @@ fn launch(loaded: &Loaded, set: &[String]) -> Result<Launch, Failure> {
         machines: folder(loaded).join("machines"),
         processes: state.join(places::PROCESSES),
         logs: state.join(places::LOGS),
+        // As `places::node` names that of a node.
+        made: Some(security::directory(loaded).join("node-{name}.pem")),
+        kept_logs: usize::try_from(loaded.config.market.kept_logs).unwrap_or(usize::MAX),
     })
 }
 
@@ -248,8 +253,10 @@ fn launch(loaded: &Loaded, set: &[String]) -> Result<Launch, Failure> {
 fn trace(loaded: &Loaded) -> Result<Market, String> {
     let section = &loaded.config.market;
     let path = loaded.path_of(&section.trace);
-    let mut pools = files::read(&path, None).map_err(|error| error.to_string())?;
-    let observed = pools.swap_remove(0);
+    let pools = files::read(&path, None).map_err(|error| error.to_string())?;
+    let named = Some(section.trace_pool.as_str()).filter(|name| *name != "none");
+    let observed = choice::one(pools, named)
+        .map_err(|error| format!("{}: {error}: set market.trace_pool", path.display()))?;
     resample(&observed, &cut(section)).map_err(|error| error.to_string())
 }
 
@@ -277,6 +284,8 @@ mod tests {
             machines: PathBuf::new(),
             processes: PathBuf::new(),
             logs: PathBuf::new(),
+            made: None,
+            kept_logs: 0,
         };
         let here = job(&launch, true);
         assert!(

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use shared::ids::NodeName;
@@ -11,6 +12,11 @@ use shared::process::Process;
 
 use super::REQUEST;
 use crate::provider::Want;
+
+/// Stands for a machine's name.
+const NAME: &str = "{name}";
+/// Extension of the mark of a machine that is gone and whose log is still there.
+const GONE: &str = "gone";
 
 /// What is kept of a machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,6 +35,12 @@ pub(super) struct Shelf {
     pub(super) machines: PathBuf,
     /// Of process ids that others read.
     pub(super) processes: PathBuf,
+    /// Of logs.
+    pub(super) logs: PathBuf,
+    /// What was made for a machine, `{name}` in its name.
+    pub(super) made: Option<PathBuf>,
+    /// Machines that are gone and whose logs are kept.
+    pub(super) kept_logs: usize,
 }
 
 impl Shelf {
@@ -50,10 +62,56 @@ impl Shelf {
         Ok(())
     }
 
+    /// Where a machine's log is.
+    pub(super) fn log(&self, token: &NodeName) -> PathBuf {
+        self.logs.join(format!("{token}.log"))
+    }
+
+    fn gone(&self, token: &str) -> PathBuf {
+        self.machines.join(format!("{token}.{GONE}"))
+    }
+
+    /// What was made for a machine. One pattern of several machines is no file of one.
+    fn made(&self, token: &NodeName) -> Option<PathBuf> {
+        let pattern = self.made.as_ref()?;
+        let name = pattern.file_name()?.to_str()?;
+        let own = name.contains(NAME);
+        own.then(|| pattern.with_file_name(name.replace(NAME, token.as_str())))
+    }
+
+    /// A machine is gone: nothing stays of it but its log, and that while it is among the newest.
     pub(super) fn forget(&self, token: &NodeName) {
-        for path in [self.file(token), self.id_file(token)] {
+        if self.log(token).exists() {
+            // Without the mark its log is kept for ever, which harms nobody.
+            let _ = fs::write(self.gone(token.as_str()), []);
+        }
+        let files = [self.file(token), self.id_file(token)].into_iter();
+        for path in files.chain(self.made(token)) {
             // It may be gone already.
             let _ = fs::remove_file(path);
+        }
+        self.drop_logs();
+    }
+
+    /// Removes the logs of machines that went before the newest of those that are gone.
+    fn drop_logs(&self) {
+        let Ok(entries) = fs::read_dir(&self.machines) else {
+            return;
+        };
+        let mut gone: Vec<(SystemTime, String)> = entries
+            .flatten()
+            .filter_map(|entry| {
+                let path = entry.path();
+                let marks = path.extension().is_some_and(|extension| extension == GONE);
+                let token = path.file_stem()?.to_str()?.to_owned();
+                marks.then(|| Some((entry.metadata().ok()?.modified().ok()?, token)))?
+            })
+            .collect();
+        gone.sort();
+        let more = gone.len().saturating_sub(self.kept_logs);
+        for (_, token) in gone.into_iter().take(more) {
+            let _ = fs::remove_file(self.logs.join(format!("{token}.log")));
+            let _ = fs::remove_file(self.gone(&token));
         }
     }
 

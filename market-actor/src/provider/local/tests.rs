@@ -15,6 +15,8 @@ fn local(folder: &Path, start: &[&str]) -> Local {
         machines: folder.join("machines"),
         processes: folder.join("run"),
         logs: folder.join("logs"),
+        made: Some(folder.join("node-{name}.pem")),
+        kept_logs: 2,
     };
     let stock = Stock {
         most: 2,
@@ -131,6 +133,36 @@ fn one_that_does_not_listen_is_ended_when_it_is_asked_again() {
         assert_eq!(shown[0].state, MachineState::Ending);
         local.release("a").await.unwrap();
         until(&mut local, 0).await;
+    });
+}
+
+#[test]
+fn of_a_machine_that_is_gone_a_log_stays_while_it_is_among_the_newest() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = |of: &str| {
+        let entries = fs::read_dir(folder.path().join(of)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|name| !name.ends_with(".gone")).collect();
+        names.sort();
+        names
+    };
+    run(async {
+        let mut local = local(folder.path(), &["-c", "exec sleep 600"]);
+        // Of a node that is no machine of these.
+        fs::write(folder.path().join("logs/n1.log"), "mine").unwrap();
+        for token in ["a", "b", "c", "d"] {
+            // As what is run first makes it.
+            let made = folder.path().join(format!("node-{token}.pem"));
+            fs::write(&made, "key").unwrap();
+            local.acquire(&want(token)).await.unwrap();
+            assert!(made.exists(), "{token}");
+            local.take_away(token);
+            until(&mut local, 0).await;
+            assert!(!made.exists(), "{token}");
+        }
+        assert_eq!(names("logs"), ["c.log", "d.log", "n1.log"]);
+        assert_eq!(names("machines"), [""; 0]);
+        assert_eq!(names("run"), [""; 0]);
     });
 }
 

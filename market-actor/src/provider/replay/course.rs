@@ -1,9 +1,10 @@
 //! What a trace does to machines at an instant: pure.
 //!
 //! - CO-1: after [`Course::step`] no more spot machines stand than the trace shows; those told of their end stand no more.
+//! - CO-3: a machine that is at risk in a slot is told once, and told when it is not any more; both are a function of seed, slot and name.
 //! - CO-2: whom it takes and how is a function of the seed and of how many were taken before: the same run, the same reclaims.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shared::random::{Domain, Stream};
 use shared::units::Micros;
@@ -22,6 +23,8 @@ pub struct Script {
     pub notice: Micros,
     /// Of a thousand machines that are taken, so many are not told.
     pub abrupt_per_mille: u64,
+    /// Of a thousand spot machines, so many are at risk in a slot; whoever is, is it from the slot's begin to its end.
+    pub risk_per_mille: u64,
     /// Seed of whom and how.
     pub seed: u64,
 }
@@ -48,6 +51,8 @@ pub struct Course {
     /// Machines that were told, and when they end.
     told: BTreeMap<String, Micros>,
     taken: u32,
+    /// Machines that are at risk.
+    risky: BTreeSet<String>,
 }
 
 impl Course {
@@ -59,6 +64,7 @@ impl Course {
             begun,
             told: BTreeMap::new(),
             taken: 0,
+            risky: BTreeSet::new(),
         }
     }
 
@@ -68,12 +74,17 @@ impl Course {
         self.script.notice
     }
 
+    /// Slots of the trace that have passed.
+    fn slots(&self, now: Micros) -> u64 {
+        let passed = now.since(self.begun).0.saturating_mul(self.script.speed);
+        passed / self.script.market.slot.0.max(1)
+    }
+
     /// The slot of the trace at an instant; of a trace without a slot one in which nothing can be had.
     #[must_use]
     pub fn slot(&self, now: Micros) -> Slot {
         let market = &self.script.market;
-        let passed = now.since(self.begun).0.saturating_mul(self.script.speed);
-        let at = passed / market.slot.0.max(1) % (market.slots.len().max(1) as u64);
+        let at = self.slots(now) % (market.slots.len().max(1) as u64);
         market.slots.get(at as usize).copied().unwrap_or(Slot {
             spot_price: shared::units::MicroUsd(0),
             spot_available: 0,
@@ -130,8 +141,50 @@ impl Course {
                 }));
             }
         }
+        let standing: BTreeSet<&String> = standing.into_iter().collect();
+        acts.extend(self.risks(&standing, now).into_iter().map(Act::Tell));
         acts
     }
+
+    /// Risks that begin and end. CO-3
+    fn risks(&mut self, standing: &BTreeSet<&String>, now: Micros) -> Vec<Signal> {
+        let slot = self.slots(now);
+        let (seed, most) = (self.script.seed, self.script.risk_per_mille);
+        let is_risky = |id: &String| {
+            let place = [slot as u32, (slot >> 32) as u32, 8];
+            let at = fold(id);
+            Stream::new(seed ^ at, Domain::Market, place).below(0, 1000) < most
+        };
+        let of = |id: &String, certainty| Signal {
+            id: id.clone(),
+            certainty,
+            deadline: None,
+            cause: format!("the trace, in its slot {slot}"),
+        };
+        self.risky.retain(|id| standing.contains(id));
+        let mut signals = Vec::new();
+        for id in standing {
+            match (is_risky(id), self.risky.contains(*id)) {
+                (true, false) => {
+                    self.risky.insert((*id).clone());
+                    signals.push(of(id, Certainty::Risk));
+                }
+                (false, true) => {
+                    self.risky.remove(*id);
+                    signals.push(of(id, Certainty::Over));
+                }
+                _ => {}
+            }
+        }
+        signals
+    }
+}
+
+/// A number of a name: FNV-1a.
+fn fold(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |all, byte| {
+        (all ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -146,6 +199,7 @@ mod tests {
             speed: 1800,
             notice: Micros(2_000_000),
             abrupt_per_mille,
+            risk_per_mille: 0,
             seed: 5,
         };
         Course::new(script, Micros(0))
@@ -188,5 +242,31 @@ mod tests {
             .filter(|act| matches!(act, Act::Take { .. }))
             .count();
         assert!((4..=16).contains(&abrupt), "{abrupt}");
+    }
+
+    #[test]
+    fn co_3_risks_come_and_go_slot_by_slot_and_take_nobody() {
+        let mut course = course(&[8, 8, 8, 8, 8, 8], 0);
+        course.script.risk_per_mille = 500;
+        let all = names(8);
+        let mut risky: BTreeSet<String> = BTreeSet::new();
+        let (mut begun, mut over) = (0, 0);
+        for slot in 0..40 {
+            for act in course.step(&all, Micros(slot * S)) {
+                let Act::Tell(signal) = act else {
+                    panic!("nobody is taken: {act:?}");
+                };
+                match signal.certainty {
+                    Certainty::Risk => assert!(risky.insert(signal.id)),
+                    Certainty::Over => assert!(risky.remove(&signal.id)),
+                    Certainty::Notice => panic!("nobody is to go"),
+                }
+                begun += usize::from(signal.certainty == Certainty::Risk);
+                over += usize::from(signal.certainty == Certainty::Over);
+            }
+            assert_eq!(course.step(&all, Micros(slot * S + 1)), [], "once");
+            assert_eq!(course.free(&all, Micros(slot * S)), 0, "they stand");
+        }
+        assert!(begun > 40 && over > 40, "{begun} and {over}");
     }
 }

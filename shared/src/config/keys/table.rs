@@ -377,6 +377,12 @@ pub const KEYS: &[Key] = &[
         "of replay: the file whose capacities and prices are played",
     ),
     key(
+        "market.trace_pool",
+        Kind::Text,
+        "",
+        "of replay: which pool of a trace that has several, as zone or zone/machine",
+    ),
+    key(
         "market.trace_slot_minutes",
         count(1, 1440),
         "min",
@@ -399,6 +405,18 @@ pub const KEYS: &[Key] = &[
         count(0, 1000),
         "of 1000",
         "of replay: machines taken without a word",
+    ),
+    key(
+        "market.risk_per_mille",
+        count(0, 1000),
+        "of 1000",
+        "of replay: spot machines that are said to be at risk, slot by slot; their jobs' states are stored after each step",
+    ),
+    key(
+        "market.kept_logs",
+        count(0, 100_000),
+        "machines",
+        "of local and replay: logs of machines that are gone, the newest; older ones are removed",
     ),
     key(
         "market.seed",
