@@ -244,8 +244,13 @@ impl Duty {
                 }
             },
             Order::Release { epoch } => self.release(epoch, effects),
-            Order::Drain { epoch, toward } => {
-                self.if_leading(epoch, "drain", effects, |_| Effect::Drain(toward));
+            Order::Drain {
+                epoch,
+                toward,
+                soon,
+            } => {
+                let drain = |_: &Self| Effect::Drain { toward, soon };
+                self.if_leading(epoch, "drain", effects, drain);
             }
             Order::Undrain { epoch } => {
                 self.if_leading(epoch, "undrain", effects, |_| Effect::Undrain);

@@ -139,6 +139,8 @@ impl CoordinatorService {
         tokio::pin!(expired);
         loop {
             let told = tokio::select! {
+                // What is there already is told before an end is: it may say why.
+                biased;
                 told = inbox.recv() => told,
                 () = &mut expired => {
                     send_away(peer);

@@ -163,6 +163,14 @@ impl Coordinator {
         debug_assert!(self.notes.is_sound(&self.book.ledger), "CL-12");
         let told = self.history.follow();
         self.out.effects.extend(told);
+        if self.out.effects.contains(&Effect::Finished) {
+            // HI-2
+            self.out
+                .effects
+                .retain(|effect| *effect != Effect::Finished);
+            self.out.effects.extend(self.history.end());
+            self.out.effects.push(Effect::Finished);
+        }
         std::mem::take(&mut self.out)
     }
 

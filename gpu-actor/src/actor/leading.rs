@@ -201,7 +201,8 @@ impl<'a> Leading<'a> {
 
     /// How long is slept when nothing rings.
     fn nap(&self) -> Duration {
-        match self.lead.is_settling() {
+        let soon = self.draining.as_ref().is_some_and(Draining::is_soon);
+        match soon && self.lead.is_settling() {
             true => Duration::from_micros(HASTE.0),
             false => NAP,
         }
@@ -244,10 +245,10 @@ impl<'a> Leading<'a> {
                 self.lead.make_room()
             }
             Command::Act(job, action) => self.act(job, action),
-            Command::Drain(toward) => {
+            Command::Drain { toward, soon } => {
                 self.drained = Some(toward);
                 self.end_text_of_step()?;
-                self.drain(toward)
+                self.drain(toward, soon)
             }
             Command::Undrain => {
                 self.drained = None;

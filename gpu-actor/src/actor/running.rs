@@ -18,7 +18,7 @@ use crate::link::bell::Bell;
 pub(super) enum Command {
     Admit(Vec<JobOrder>),
     Act(JobId, JobAction),
-    Drain(PlanEpoch),
+    Drain { toward: PlanEpoch, soon: bool },
     Undrain,
     Arrange(Arrangement),
     Hasten(u64),

@@ -145,7 +145,9 @@ impl StageActor {
                 Effect::LetGo => self.hold(Task::LetGo),
                 Effect::Admit(jobs) => self.hold(Task::Lead(Command::Admit(jobs))),
                 Effect::Act(job, action) => self.hold(Task::Lead(Command::Act(job, action))),
-                Effect::Drain(toward) => self.hold(Task::Lead(Command::Drain(toward))),
+                Effect::Drain { toward, soon } => {
+                    self.hold(Task::Lead(Command::Drain { toward, soon }));
+                }
                 Effect::Undrain => self.hold(Task::Lead(Command::Undrain)),
                 Effect::Arrange(arrangement) => {
                     self.hold(Task::Lead(Command::Arrange(arrangement)));

@@ -142,14 +142,17 @@ mod tests {
         };
         block_on(async {
             assert_eq!(tasks.until(later, |_| {}).await, Ok(ExitReason::Asked));
-            let drain = Command::Drain(PlanEpoch(1));
+            let drain = Command::Drain {
+                toward: PlanEpoch(1),
+                soon: false,
+            };
             tell.send(Task::Lead(drain)).unwrap();
             assert_eq!(tasks.early.len(), 2);
             let first = tasks.next().await;
             assert!(matches!(first, Some(Task::Lead(Command::Act(..)))));
             assert!(matches!(tasks.next().await, Some(Task::LetGo)));
             let last = tasks.next().await;
-            assert!(matches!(last, Some(Task::Lead(Command::Drain(..)))));
+            assert!(matches!(last, Some(Task::Lead(Command::Drain { .. }))));
             assert_eq!(
                 tasks.until(ready(ExitReason::Asked), |_| {}).await,
                 Ok(ExitReason::Asked)

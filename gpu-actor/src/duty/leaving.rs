@@ -23,7 +23,10 @@ impl Duty {
         }
         match &self.held {
             Some((post, Standing::Linked)) if post.leads() => {
-                effects.push(Effect::Drain(NO_PLAN));
+                effects.push(Effect::Drain {
+                    toward: NO_PLAN,
+                    soon: true,
+                });
             }
             // Its first stage may be at it: its end comes with that of its links.
             Some((_, Standing::Linked)) => {}

@@ -91,10 +91,23 @@ fn hold(epoch: u64) -> Order {
 }
 
 const TOWARD: PlanEpoch = PlanEpoch(9);
+/// What is ordered.
+const DRAIN: Effect = Effect::Drain {
+    toward: TOWARD,
+    soon: false,
+};
+/// What is done without an order.
+const FEND: Effect = Effect::Drain {
+    toward: NO_PLAN,
+    soon: true,
+};
 
 fn drain(epoch: PlanEpoch) -> Order {
-    let toward = TOWARD;
-    Order::Drain { epoch, toward }
+    Order::Drain {
+        epoch,
+        toward: TOWARD,
+        soon: false,
+    }
 }
 
 fn prepare(epoch: u64) -> Order {
@@ -156,7 +169,7 @@ fn du2_an_order_for_another_plan_only_gets_an_answer() {
     assert!(refused(&duty.step(order(1, hold(0)))).contains("not newer"));
     assert!(refused(&duty.step(order(1, prepare(1)))).contains("not newer"));
     let drained = order(1, drain(PlanEpoch(1)));
-    assert_eq!(duty.step(drained), [Effect::Drain(TOWARD)]);
+    assert_eq!(duty.step(drained), [DRAIN]);
 }
 
 #[test]
@@ -341,7 +354,7 @@ fn du5_a_node_that_leaves_says_so_and_stays_until_it_is_let_go() {
         "{effects:?}"
     );
     let epoch = PlanEpoch(1);
-    assert_eq!(duty.step(order(1, drain(epoch))), [Effect::Drain(TOWARD)]);
+    assert_eq!(duty.step(order(1, drain(epoch))), [DRAIN]);
     let told = |outcome: &Result<(), String>| {
         let outcome = outcome.clone();
         [Effect::Tell(Notice::Drained {
@@ -365,7 +378,7 @@ fn du5_a_node_that_leaves_says_so_and_stays_until_it_is_let_go() {
 fn du5_without_a_coordinator_a_first_stage_makes_its_steps_durable_and_goes() {
     let mut duty = leading();
     duty.step(Event::Disconnected);
-    assert_eq!(duty.step(leaving(30)), [Effect::Drain(NO_PLAN)]);
+    assert_eq!(duty.step(leaving(30)), [FEND]);
     let full = Err("the disk is full".to_owned());
     assert_eq!(duty.step(Event::Drained([PlanEpoch(1), TOWARD], full)), []);
     assert_eq!(
@@ -375,7 +388,7 @@ fn du5_without_a_coordinator_a_first_stage_makes_its_steps_durable_and_goes() {
     // The coordinator goes while the node waits to be let go.
     let mut waits = leading();
     waits.step(leaving(30));
-    assert_eq!(waits.step(Event::Disconnected), [Effect::Drain(NO_PLAN)]);
+    assert_eq!(waits.step(Event::Disconnected), [FEND]);
     // One that follows waits for the end of its links.
     let mut follower = self::duty();
     follower.step(Event::Connected);

@@ -55,8 +55,13 @@ pub enum Effect {
     Admit(Vec<JobOrder>),
     /// An action for the lead.
     Act(JobId, JobAction),
-    /// The lead ends the steps it has begun, toward a plan to come, and starts no other.
-    Drain(PlanEpoch),
+    /// The lead ends the steps it has begun, and starts no other.
+    Drain {
+        /// The plan to come.
+        toward: PlanEpoch,
+        /// Whether a machine may go before they end.
+        soon: bool,
+    },
     /// The lead goes on.
     Undrain,
     /// How the lead's jobs train together.

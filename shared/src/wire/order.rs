@@ -82,6 +82,9 @@ pub enum Order {
         epoch: PlanEpoch,
         /// The plan to come; 0: the cluster ends. The answer names it: one that is late is not that to the next drain.
         toward: PlanEpoch,
+        /// Whether a machine of the replica may go before its steps end: the last whole states are then made durable while
+        /// they do. Told again with this, a drain under way is one from then on.
+        soon: bool,
     },
     /// Go on with the plan in force, and let go of what was prepared for another: a move was called off. For any
     /// stage, and of no effect where nothing was drained or prepared.

@@ -347,6 +347,7 @@ pub(crate) fn orders() -> Vec<Ordered> {
         Order::Drain {
             epoch,
             toward: PlanEpoch(9),
+            soon: true,
         },
         Order::Undrain { epoch },
         Order::Hold {

@@ -233,7 +233,7 @@ impl World {
                 self.nodes[node].process.preparing = None;
                 self.with_lead(node, epoch, Lead::undrain);
             }
-            Order::Drain { epoch, toward } => {
+            Order::Drain { epoch, toward, .. } => {
                 self.with_lead(node, epoch, |lead| lead.drain(toward));
             }
             Order::Admit { epoch, jobs } => self.admit(node, epoch, jobs),

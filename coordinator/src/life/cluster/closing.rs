@@ -63,8 +63,7 @@ impl Coordinator {
         let unheard = unheard.collect();
         // One that is not back yet is told when it is.
         for (lead, epoch) in &leads {
-            let (epoch, toward) = (*epoch, THE_END);
-            self.send(lead, Order::Drain { epoch, toward });
+            self.send_drain(lead, *epoch, THE_END);
         }
         let until = self.now.steady.plus(self.settings.bounds.drain);
         self.closing = Some(Closing::Saving {
@@ -224,8 +223,7 @@ impl Coordinator {
             _ => false,
         };
         if unsaved {
-            let toward = THE_END;
-            self.send(node, Order::Drain { epoch, toward });
+            self.send_drain(node, epoch, THE_END);
         }
     }
 }

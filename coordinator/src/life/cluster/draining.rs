@@ -8,13 +8,41 @@
 //! The move is tried again, each time later.
 
 use shared::ids::{NodeName, PlanEpoch};
+use shared::wire::order::Order;
 
 use super::Coordinator;
 use super::closing::THE_END;
-use crate::life::transition::{Event, Fault};
+use crate::life::transition::{Event, Fault, Move, Phase};
 use crate::record::Change;
 
 impl Coordinator {
+    /// Tells a first stage to end its steps, and whether a node of its replica may go before they end.
+    pub(super) fn send_drain(&mut self, lead: &NodeName, epoch: PlanEpoch, toward: PlanEpoch) {
+        let place = self.book.layout.place_of(lead);
+        let standing = place.and_then(|(replica, _)| self.book.layout.replicas.get(&replica));
+        let mut seats = standing.iter().flat_map(|standing| &standing.seats);
+        let drain = Order::Drain {
+            epoch,
+            toward,
+            soon: seats.any(|seat| self.is_leaving(&seat.node)),
+        };
+        self.send(lead, drain);
+    }
+
+    /// A node leaves: a drain of its replica that is under way is told so.
+    pub(super) fn press_drain(&mut self, node: &NodeName) {
+        let Some((replica, _)) = self.book.layout.place_of(node) else {
+            return;
+        };
+        if let Some((lead, epoch)) = self.lead(replica) {
+            self.save_again(&lead, epoch);
+            let drains = |moving: &Move| moving.phase() == Phase::Draining;
+            if self.moving.as_ref().is_some_and(drains) {
+                self.step_move(Event::Returned(lead));
+            }
+        }
+    }
+
     /// A first stage ended its round, or says why that is not durable.
     pub(super) fn drained(
         &mut self,

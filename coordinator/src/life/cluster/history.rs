@@ -2,6 +2,7 @@
 //!
 //! - `HI-1` A client is told events in the order of their numbers, each once: those that only the journal has go before those
 //!   in memory, and it follows once it has all of them.
+//! - `HI-2` Who follows is told when the cluster has ended, after the last event: no other end of its answers means that.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -120,6 +121,17 @@ impl History {
             .values_mut()
             .for_each(|follower| follower.told = last);
         news
+    }
+
+    /// Nothing follows any more: whoever follows has been told all.
+    pub(super) fn end(&mut self) -> Vec<Effect> {
+        let followers = std::mem::take(&mut self.followers);
+        let done = |handle| Effect::Answer {
+            handle,
+            reply: Reply::Done,
+            last: true,
+        };
+        followers.into_keys().map(done).collect()
     }
 
     fn pages(&self, handle: Handle, job: Option<JobId>, after: EventNumber) -> Vec<Effect> {

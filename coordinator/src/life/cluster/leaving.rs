@@ -55,6 +55,7 @@ impl Coordinator {
         if self.moving.as_ref().is_some_and(|m| m.goal().seats(&name)) {
             self.step_move(Event::CallOff(format!("{name} leaves")));
         }
+        self.press_drain(&name);
         // CL-5: it leaves once.
         self.retry_at = now;
     }

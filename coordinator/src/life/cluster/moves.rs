@@ -233,7 +233,7 @@ impl Coordinator {
                 transition::Effect::Drain(node, epoch) => {
                     let toward = self.moving.as_ref().map(|moving| moving.goal().epoch);
                     let toward = toward.unwrap_or_default();
-                    self.send(&node, Order::Drain { epoch, toward });
+                    self.send_drain(&node, epoch, toward);
                 }
                 transition::Effect::Force => self.force(),
                 transition::Effect::CalledOff {

@@ -21,20 +21,29 @@ pub(super) const WAITS: Waits = Waits {
 /// takes the lead for lost.
 pub(super) const STORE_PATIENCE: Micros = Micros::of_millis(20_000);
 
-/// Steps that have not ended within this after a drain began are not waited for with what was learned before them: the
-/// last whole states are stored while they go on, since the machine may go before they end. Shorter steps end sooner than
-/// a store takes a state that the next one supersedes.
+/// Where a machine may go before the steps of a drain end, those that have not ended within this are not waited for with
+/// what was learned before them: the last whole states are stored while they go on. Shorter steps end sooner than a store
+/// takes a state that the next one supersedes. Where no machine goes, each state is stored once, after the last step.
 pub(super) const HASTE: Micros = Micros::of_millis(250);
 
 /// A drain whose steps are being ended, and whose states are being stored.
 #[derive(Debug)]
 pub(super) struct Draining {
     toward: PlanEpoch,
+    /// Whether a machine may go before the steps end.
+    soon: bool,
     since: Micros,
     /// When the last step had ended.
     ended: Option<Micros>,
     /// Why states of jobs were not stored.
     pub(super) refused: BTreeMap<JobName, String>,
+}
+
+impl Draining {
+    /// Whether a machine may go before the steps end.
+    pub(super) fn is_soon(&self) -> bool {
+        self.soon
+    }
 }
 
 /// When it is tried again.
@@ -83,7 +92,8 @@ impl Leading<'_> {
             .drained
             .filter(|_| self.again.drain && self.draining.is_none())
         {
-            return self.drain(toward);
+            // All steps have ended: nothing is left to be stored in haste.
+            return self.drain(toward, false);
         }
         let ending: Vec<JobName> = self.ending.keys().cloned().collect();
         for own in ending {
@@ -94,11 +104,12 @@ impl Leading<'_> {
     }
 
     /// Begins to end what is begun and to have all states stored; [`Self::note_drained`] says whether they are.
-    pub(super) fn drain(&mut self, toward: PlanEpoch) -> Result<(), ReplicaError> {
+    pub(super) fn drain(&mut self, toward: PlanEpoch, soon: bool) -> Result<(), ReplicaError> {
         self.draining = None;
         let events = self.lead.settle()?;
         self.draining = Some(Draining {
             toward,
+            soon,
             since: (self.around.clock)(),
             ended: None,
             refused: BTreeMap::new(),
@@ -118,7 +129,7 @@ impl Leading<'_> {
         // A clock that was set back is no reason to wait for it.
         let passed = |since: Micros, time| now < since || now.since(since) >= time;
         if self.lead.is_settling() {
-            return match passed(draining.since, HASTE) {
+            return match draining.soon && passed(draining.since, HASTE) {
                 true => self.lead.hurry(),
                 false => Ok(()),
             };

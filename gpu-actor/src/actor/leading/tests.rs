@@ -40,6 +40,21 @@ const JOB: JobId = JobId(1);
 const STEPS: u64 = 2;
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The order to end all steps, for which no machine goes.
+fn drain(toward: u64) -> Command {
+    let toward = PlanEpoch(toward);
+    Command::Drain {
+        toward,
+        soon: false,
+    }
+}
+
+/// The same, and a machine may go before they end.
+fn hasty_drain(toward: u64) -> Command {
+    let toward = PlanEpoch(toward);
+    Command::Drain { toward, soon: true }
+}
+
 /// A store that does not answer for keys that start like this.
 #[derive(Debug)]
 struct Gated {
@@ -388,7 +403,7 @@ fn a_drain_is_told_with_the_reason_when_a_state_is_not_durable_and_again_when_it
     office.block(&state);
     let mut leading = Leading::new(lead, &office.around);
     admit(&office, &mut leading, office.order());
-    leading.obey(Command::Drain(PlanEpoch(2))).unwrap();
+    leading.obey(drain(2)).unwrap();
     turn_until(&mut leading, "the store refuses", || {
         !office.drained().is_empty()
     });
@@ -415,12 +430,12 @@ fn a_store_that_does_not_answer_is_told_in_time_and_orders_are_heard_meanwhile()
     let mut leading = Leading::new(lead, &office.around);
     admit(&office, &mut leading, office.long_order(JOB, 50, "rows"));
     office.store.shut("jobs/");
-    leading.obey(Command::Drain(PlanEpoch(2))).unwrap();
+    leading.obey(drain(2)).unwrap();
     leading.turn().unwrap();
     // Called off, and ordered once more.
     leading.obey(Command::Undrain).unwrap();
     turn_until(&mut leading, "it trains", || office.count(is_step) > 0);
-    leading.obey(Command::Drain(PlanEpoch(3))).unwrap();
+    leading.obey(drain(3)).unwrap();
     leading.turn().unwrap();
     assert_eq!(office.drained().len(), 0, "the store may yet answer");
     while leading.lead.is_settling() {
@@ -474,7 +489,7 @@ fn tx_a_text_of_a_job_that_trains_holds_rounds_back_and_no_orders() {
     assert_eq!(office.count(ended), 1);
     assert!(office.count(is_step) >= steps + 3);
     // An order is heard in the middle of a text, which goes on behind it.
-    leading.obey(Command::Drain(PlanEpoch(2))).unwrap();
+    leading.obey(drain(2)).unwrap();
     assert!(leading.draining.is_some() || !office.drained().is_empty());
     assert_eq!(office.count(ended), 1);
     turn_until(&mut leading, "it is drained", || {

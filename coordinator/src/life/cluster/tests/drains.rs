@@ -68,6 +68,45 @@ fn cl_13_a_node_of_the_plan_is_known_before_it_has_come_back() {
 }
 
 #[test]
+fn a_drain_says_whether_a_machine_may_go_before_its_steps_end() {
+    let soon = |desk: &mut Desk| -> Vec<bool> {
+        let orders = desk.orders("a").into_iter();
+        let drains = orders.filter_map(|order| match order {
+            Order::Drain { soon, .. } => Some(soon),
+            _ => None,
+        });
+        drains.collect()
+    };
+    // The first stage is asked to move, or all end; then the machine of the second is taken.
+    for closes in [false, true] {
+        let (mut desk, _) = at_work(2, &["a", "b", "c"]);
+        if closes {
+            desk.ask(Request::Shutdown);
+        } else {
+            let (from, to) = (name("a"), Some(name("c")));
+            assert_eq!(desk.ask(Request::Migrate { from, to }), Reply::Done);
+            desk.prepared("c");
+        }
+        assert_eq!(soon(&mut desk), [false], "closes: {closes}");
+        super::desk::leaves(&mut desk, "b", 30);
+        if closes {
+            assert_eq!(soon(&mut desk), [true]);
+            continue;
+        }
+        // That move seats b: it is called off, and the next is in haste.
+        desk.pass(25_000);
+        assert_eq!(soon(&mut desk), [true]);
+    }
+    // One that does not seat the machine that goes is pressed.
+    let (mut desk, _) = at_work(1, &["a", "b"]);
+    drain(&mut desk, "a", false).unwrap();
+    desk.prepared("b");
+    assert_eq!(soon(&mut desk), [false]);
+    super::desk::leaves(&mut desk, "a", 30);
+    assert_eq!(soon(&mut desk), [true]);
+}
+
+#[test]
 fn cl_13_a_move_goes_to_no_node_that_is_drained_meanwhile() {
     let (mut desk, job) = at_work(1, &["a", "b", "c"]);
     drain(&mut desk, "a", false).unwrap();

@@ -1,11 +1,11 @@
 //! The end of the cluster in order: who is waited for, and who is told. CL-7, CL-14
 
-use shared::ids::PlanEpoch;
+use shared::ids::{EventNumber, PlanEpoch};
 use shared::wire::notice::Held;
 use shared::wire::order::Order;
-use shared::wire::request::{Reply, Request};
+use shared::wire::request::{JobRef, Reply, Request};
 
-use super::super::{Effect, Input};
+use super::super::{Effect, Input, Outcome};
 use super::desk::{Desk, name};
 use super::losses::{at_work, stalls};
 use crate::life::placement::Stages;
@@ -29,8 +29,13 @@ fn forget_orders(desk: &mut Desk) {
 }
 
 fn is_drained(order: &Order) -> bool {
-    let (epoch, toward) = (PlanEpoch(1), PlanEpoch(0));
-    *order == Order::Drain { epoch, toward }
+    let (epoch, toward, soon) = (PlanEpoch(1), PlanEpoch(0), false);
+    *order
+        == Order::Drain {
+            epoch,
+            toward,
+            soon,
+        }
 }
 
 #[test]
@@ -80,7 +85,7 @@ fn cl_7_a_node_that_was_away_is_told_to_stop_when_it_is_back() {
     desk.leave("b");
     desk.drained("a", Ok(()));
     assert!(desk.orders("a").contains(&Order::Stop));
-    let finished = |outcome: &super::super::Outcome| outcome.effects.contains(&Effect::Finished);
+    let finished = |outcome: &Outcome| outcome.effects.contains(&Effect::Finished);
     desk.end("a");
     let ticked = desk.input(Input::Tick);
     assert!(!finished(&ticked), "b may yet come back");
@@ -90,14 +95,48 @@ fn cl_7_a_node_that_was_away_is_told_to_stop_when_it_is_back() {
 }
 
 #[test]
+fn hi_2_who_follows_is_told_when_the_cluster_has_ended_and_only_then() {
+    let (mut desk, job) = at_work(1, &["a"]);
+    let events = Request::Events {
+        job: Some(JobRef::Id(job)),
+        after: EventNumber::default(),
+        follow: true,
+    };
+    let ended = |outcome: &Outcome| {
+        let last = |effect: &&Effect| {
+            matches!(
+                effect,
+                Effect::Answer {
+                    reply: Reply::Done,
+                    last: true,
+                    ..
+                }
+            )
+        };
+        outcome.effects.iter().filter(last).count()
+    };
+    assert_eq!(ended(&desk.ask_only(events)), 0);
+    // The answer to this one is its own.
+    assert_eq!(ended(&desk.ask_only(Request::Shutdown)), 1);
+    desk.drained("a", Ok(()));
+    let outcome = desk.end("a");
+    assert_eq!(ended(&outcome), 1);
+    assert_eq!(outcome.effects.last(), Some(&Effect::Finished));
+    assert_eq!(desk.machine.followers(), 0);
+}
+
+#[test]
 fn cl_7_an_end_in_order_makes_jobs_durable_before_any_node_stops() {
     let (mut desk, _) = at_work(2, &["a", "b", "c"]);
     for node in ["a", "b", "c"] {
         desk.orders(node);
     }
     assert_eq!(desk.ask(Request::Shutdown), Reply::Done);
-    let (epoch, toward) = (PlanEpoch(1), PlanEpoch(0));
-    assert_eq!(desk.orders("a"), [Order::Drain { epoch, toward }]);
+    let orders = desk.orders("a");
+    assert!(
+        matches!(&orders[..], [order] if is_drained(order)),
+        "{orders:?}"
+    );
     desk.pass(1_000);
     assert_eq!(desk.orders("b"), [], "the lead needs it to save");
     desk.drained("a", Ok(()));

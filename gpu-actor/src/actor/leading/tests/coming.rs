@@ -32,7 +32,7 @@ fn co_a_job_that_the_store_does_not_give_keeps_none_from_training() {
     let of_late = |event: &Event| matches!(event, Event::Job(_, job, ..) if *job == late);
     assert_eq!(office.count(of_late), 0);
     // CO-3
-    leading.obey(Command::Drain(PlanEpoch(2))).unwrap();
+    leading.obey(drain(2)).unwrap();
     office.store.open();
     let looked = leading.inside.looked.recv_timeout(PATIENCE).unwrap();
     leading.outside.looks.send(looked).unwrap();

@@ -109,7 +109,7 @@ fn tx_3_a_text_ends_with_the_step_whose_end_a_drain_does_not_leave_to_wait() {
     let mut leading = in_the_middle(&office, lead);
     leading.obey(sample(1, Some(JOB), 40)).unwrap();
     turn_until(&mut leading, "it is begun", || office.count(is_piece) > 0);
-    leading.obey(Command::Drain(PlanEpoch(2))).unwrap();
+    leading.obey(drain(2)).unwrap();
     let ended = |event: &Event| matches!(event, Event::SampleEnded(1, Err(why)) if why.contains("ask again"));
     assert_eq!(office.count(ended), 1);
     turn_until(&mut leading, "it is drained", || {
@@ -126,7 +126,7 @@ fn in_a_drain_the_last_whole_state_is_durable_before_the_step_under_way_ends() {
         office
             .told(|notice| matches!(notice, JobNotice::Durable { step: kept, .. } if *kept == step))
     };
-    leading.obey(Command::Drain(PlanEpoch(2))).unwrap();
+    leading.obey(hasty_drain(2)).unwrap();
     for _ in 0..2 {
         patient_turn(&mut leading);
     }
@@ -145,4 +145,22 @@ fn in_a_drain_the_last_whole_state_is_durable_before_the_step_under_way_ends() {
         (vec![Ok(())], 2)
     );
     assert!(durable(&office, 2));
+}
+
+#[test]
+fn in_a_drain_for_which_no_machine_goes_each_state_is_stored_once() {
+    let mut office = Office::open();
+    let lead = office.lead.take().unwrap();
+    let mut leading = in_the_middle(&office, lead);
+    leading.obey(drain(2)).unwrap();
+    patient_turn(&mut leading);
+    office.pass(HASTE);
+    turn_until(&mut leading, "it is drained", || {
+        !office.drained().is_empty()
+    });
+    let durable = |step: u64| {
+        office
+            .told(|notice| matches!(notice, JobNotice::Durable { step: kept, .. } if *kept == step))
+    };
+    assert!(!durable(1) && durable(2));
 }
