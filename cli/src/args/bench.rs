@@ -99,8 +99,7 @@ stall of a move is that of the job that stood still longest, less a usual step; 
 has trained under the new plan, less what the tokens of that time take at the pace of before. The link is measured \
 beside a bare stream of QUIC with the same bytes, both ends in this process, the best of three; steps with \
 checkpoints beside steps without, in turns, the best of two. Where there are fewer cores than threads, processes \
-wait for each other: \
-read the figures with that.";
+wait for each other: read the figures with that.";
 
 /// Arguments of `spotmux bench pipeline`.
 #[derive(Debug, Args)]
@@ -140,7 +139,8 @@ Examples:
 wl-a and wl-b are the workloads of the MuxTune paper: eight jobs of LoRA r=16, batches of 2 to 8 sequences of 64, 128 or \
 256 tokens. hard: lengths of 16 to 8,192, batches of 1 to 64. Stages are threads of this process, each with --threads \
 compute threads; the planner's arrangement is carried out as it is. Without align, sequences are padded to the longest \
-of their pass. Each step stands by itself (no pass of the next one fills what it leaves), as it is predicted. The profile \
+of their pass. Each step stands by itself (no pass of the next one fills what it leaves), as it is predicted. The five \
+plans are ready at once, each with adapters and optimizer states of its own, and take their steps in turns. The profile \
 must be of as many threads as a stage has (`spotmux profile --threads N`); without one it is measured first. Keep the \
 machine free.";
 

@@ -42,11 +42,13 @@ impl Site<'_> {
     pub(crate) fn steps_in_turns(&self, plans: &[Planned]) -> Result<Vec<Duration>, Failure> {
         let mut replicas = Vec::with_capacity(plans.len());
         let measured = self.measure(plans, &mut replicas);
-        for replica in replicas {
-            match measured {
-                Ok(_) => replica.close().or_exit(Exit::Internal)?,
-                Err(_) => replica.kill(),
-            }
+        if measured.is_err() {
+            replicas.into_iter().for_each(LocalReplica::kill);
+            return measured;
+        }
+        let closed: Vec<_> = replicas.into_iter().map(LocalReplica::close).collect();
+        for closed in closed {
+            closed.or_exit(Exit::Internal)?;
         }
         measured
     }
@@ -57,7 +59,10 @@ impl Site<'_> {
         replicas: &mut Vec<LocalReplica>,
     ) -> Result<Vec<Duration>, Failure> {
         for planned in plans {
-            replicas.push(self.ready(planned)?);
+            let mut replica = self.start(planned)?;
+            let ready = self.prepare(&mut replica, planned);
+            replicas.push(replica);
+            ready?;
         }
         let mut times = vec![Vec::with_capacity(self.steps); plans.len()];
         for step in 0..=self.steps {
@@ -73,8 +78,7 @@ impl Site<'_> {
         Ok(times.into_iter().map(median).collect())
     }
 
-    /// A replica with the plan's jobs, arranged as it says.
-    fn ready(&self, planned: &Planned) -> Result<LocalReplica, Failure> {
+    fn start(&self, planned: &Planned) -> Result<LocalReplica, Failure> {
         let rows = usize::try_from(planned.pass_rows).or_exit(Exit::Internal)?;
         let mut settings = LocalSettings::new(rows.max(1));
         settings.own_threads = true;
@@ -83,19 +87,12 @@ impl Site<'_> {
         let store: Arc<dyn Artifacts> = Arc::new(MemoryArtifacts::default());
         let cut = (1, &self.spans[..]);
         let started = LocalReplica::start_cut(self.model, self.cpu, cut, &store, &settings);
-        let Some(mut replica) = started.or_exit(Exit::Internal)?.pop() else {
-            return Err(Failure::new(Exit::Internal, "no replica was started"));
-        };
-        self.admit(&mut replica, planned)?;
-        // What is timed is a round of whole steps, as it is predicted.
-        replica.lead().arrange(Arrangement {
-            turn_rows: Some(u64::MAX),
-            ..planned.orders.clone()
-        });
-        Ok(replica)
+        let replica = started.or_exit(Exit::Internal)?.pop();
+        replica.ok_or_else(|| Failure::new(Exit::Internal, "no replica was started"))
     }
 
-    fn admit(&self, replica: &mut LocalReplica, planned: &Planned) -> Result<(), Failure> {
+    /// Admits the plan's jobs and arranges them as it says.
+    fn prepare(&self, replica: &mut LocalReplica, planned: &Planned) -> Result<(), Failure> {
         let rows = planned.workload.rows(self.model.shape.vocab);
         for (spec, rows) in planned.workload.specs()?.into_iter().zip(rows) {
             let admission = Admission {
@@ -118,6 +115,11 @@ impl Site<'_> {
             let admitted = replica.lead().admit(admission).or_exit(Exit::Internal)?;
             admitted.or_exit(Exit::Internal)?;
         }
+        // What is timed is a round of whole steps, as it is predicted.
+        replica.lead().arrange(Arrangement {
+            turn_rows: Some(u64::MAX),
+            ..planned.orders.clone()
+        });
         Ok(())
     }
 }

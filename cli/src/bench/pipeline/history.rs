@@ -157,7 +157,7 @@ pub(crate) fn lost(steps: &[Step], asked: Micros, in_force: Micros) -> Option<f6
     };
     let trained: u64 = jobs
         .values()
-        .map(|steps| tokens_by(steps, end) - tokens_by(steps, begin))
+        .map(|steps| tokens_by(steps, end).saturating_sub(tokens_by(steps, begin)))
         .sum();
     Some((seconds(end.since(begin)) - trained as f64 / pace).max(0.0))
 }
