@@ -111,7 +111,9 @@ fn a_number_that_breaks_is_found_in_the_same_layer() {
             };
             assert!(kept.contains(&place), "{kept}");
             for recomputed in 1..=LAYERS {
-                assert_eq!(reason(&model, layer, p, recomputed), kept);
+                // Of a layer that is made again the projection may be gone.
+                let told = reason(&model, layer, p, recomputed);
+                assert!(kept.starts_with(&told) && told.contains(&place), "{told}");
             }
         }
     }

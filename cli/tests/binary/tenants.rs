@@ -178,7 +178,7 @@ fn a_job_goes_on_from_the_good_state_of_one_that_was_set_aside() {
         assert_eq!(good_again, Some(folder(good).as_str()));
 
         let damaged = damage(&sandbox, &folder(good));
-        of(&damaged, "none", 3).said(&["no sound checkpoint"]);
+        of(&damaged, "none", 3).said(&["a damaged checkpoint"]);
     }
 }
 
