@@ -26,7 +26,7 @@ pub(crate) fn until(
         Err(failure) if !is_lost(&failure) => return Err(failure),
         Ok(false) | Err(_) => {}
     }
-    follow(desk, None, after, &mut |batch| {
+    let end = follow(desk, None, after, &mut |batch| {
         for event in batch.iter().filter(|event| tells(event)) {
             desk.output.note(events::line(event));
         }
@@ -36,11 +36,28 @@ pub(crate) fn until(
         }
         let reached = done()?;
         Ok(if reached { Flow::Enough } else { Flow::More })
-    })
+    })?;
+    match end {
+        End::Enough => Ok(()),
+        End::Down => Err(Failure::new(Exit::Unreachable, DOWN)
+            .hint("jobs go on from their durable steps when it is up again: wait then once more")),
+    }
+}
+
+/// The cluster ended while something was waited for.
+pub(crate) const DOWN: &str = "the cluster went down, as it was told to";
+
+/// Why nothing more is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It is enough.
+    Enough,
+    /// The cluster went down.
+    Down,
 }
 
 /// Hands on what happens after an event, each batch or sign of life as it comes, until it is enough. A coordinator that is started
-/// again meanwhile is asked to go on after the last event that was handed on.
+/// again meanwhile is asked to go on after the last event that was handed on; one whose cluster went down says so.
 ///
 /// # Errors
 /// What `take` says; [`Exit::Unreachable`] when the coordinator does not come back.
@@ -49,7 +66,7 @@ pub(crate) fn follow(
     job: Option<&JobRef>,
     after: EventNumber,
     take: &mut dyn FnMut(&[EventView]) -> Result<Flow, Failure>,
-) -> Result<(), Failure> {
+) -> Result<End, Failure> {
     let (mut last, mut vain) = (after, 0);
     loop {
         let request = Request::Events {
@@ -57,28 +74,31 @@ pub(crate) fn follow(
             after: last,
             follow: true,
         };
-        let mut enough = false;
+        let mut end = None;
         let followed = desk.control.stream(&request, &mut |reply| {
             let batch = match reply {
                 Reply::Events(batch) => batch,
-                Reply::Done => return Ok(Flow::Enough),
+                Reply::Done => {
+                    end = Some(End::Down);
+                    return Ok(Flow::Enough);
+                }
                 other => return Err(unfitting(&other)),
             };
             vain = 0;
             // Whatever comes of it, it is not told again.
             last = batch.last().map_or(last, |event| last.max(event.number));
             let flow = take(&batch)?;
-            enough = flow == Flow::Enough;
+            end = (flow == Flow::Enough).then_some(End::Enough);
             Ok(flow)
         });
-        let lost = match followed {
-            Ok(()) if enough => return Ok(()),
-            Ok(()) => {
+        let lost = match (followed, end) {
+            (Ok(()), Some(end)) => return Ok(end),
+            (Ok(()), None) => {
                 let message = "the coordinator ended the stream of events";
                 Failure::new(Exit::Unreachable, message)
             }
-            Err(failure) if is_lost(&failure) => failure,
-            Err(failure) => return Err(failure),
+            (Err(failure), _) if is_lost(&failure) => failure,
+            (Err(failure), _) => return Err(failure),
         };
         vain += 1;
         if vain > TRIES {
@@ -208,9 +228,32 @@ mod tests {
                 Ok(if enough { Flow::Enough } else { Flow::More })
             })
         });
-        followed.unwrap();
+        assert_eq!(followed.unwrap(), End::Enough);
         assert_eq!(told, [4, 5, 6]);
         assert_eq!(control.again.get(), 2);
+    }
+
+    #[test]
+    fn the_end_of_the_cluster_is_the_end_of_what_is_followed_and_no_end_of_what_is_waited_for() {
+        let control = Scripted::new(|_, _| {
+            let event = samples::event(4, Level::Info, "node_left", "");
+            vec![Reply::Events(vec![event]), Reply::Done]
+        });
+        let mut told = 0;
+        let followed = at(&control, None, |desk| {
+            follow(desk, None, EventNumber(3), &mut |batch| {
+                told += batch.len();
+                Ok(Flow::More)
+            })
+        });
+        assert_eq!((followed.unwrap(), told), (End::Down, 1));
+        let waited = at(&control, None, |desk| {
+            until(desk, EventNumber(3), || Ok(false))
+        });
+        let failure = waited.unwrap_err();
+        assert_eq!(failure.exit, Exit::Unreachable);
+        assert!(failure.message().contains(DOWN), "{}", failure.message());
+        assert_eq!(control.again.get(), 0);
     }
 
     #[test]

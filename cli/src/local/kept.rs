@@ -11,6 +11,9 @@ use shared::life::JobState;
 use crate::exit::{Exit, Failure};
 use crate::render::{Align, Table};
 
+/// Jobs that lost nothing and are shown, at most.
+const SHOWN: usize = 20;
+
 /// A job under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct UnderWay {
@@ -107,7 +110,8 @@ impl Kept {
         }
     }
 
-    /// Each job with its durable step; empty when there is none.
+    /// Jobs with their durable steps: each that lost some, and the first [`SHOWN`] of the others. Empty when no job was under
+    /// way.
     pub(crate) fn table(&self) -> String {
         if self.0.is_empty() {
             return String::new();
@@ -121,7 +125,12 @@ impl Kept {
             ("durable", r),
             ("lost", r),
         ]);
+        let mut whole = 0usize;
         for job in &self.0 {
+            whole += usize::from(job.lost() == 0);
+            if job.lost() == 0 && whole > SHOWN {
+                continue;
+            }
             table.row([
                 job.id.to_string(),
                 job.name.to_string(),
@@ -131,7 +140,10 @@ impl Kept {
                 job.lost().to_string(),
             ]);
         }
-        table.text()
+        match whole.saturating_sub(SHOWN) {
+            0 => table.text(),
+            more => format!("{}{more} more lost nothing\n", table.text()),
+        }
     }
 
     /// The same for programs.
@@ -164,6 +176,18 @@ mod tests {
             step,
             durable,
         }
+    }
+
+    #[test]
+    fn of_a_long_queue_each_that_lost_steps_is_shown_and_of_the_rest_few() {
+        let mut many = Kept((1..=2_000).map(|id| job(id, 3, 3)).collect());
+        many.0.push(job(9_000, 7, 4));
+        let text = many.table();
+        assert_eq!(text.lines().count(), 1 + SHOWN + 1 + 1, "{text}");
+        assert!(
+            text.contains("j9000") && text.ends_with("1980 more lost nothing\n"),
+            "{text}"
+        );
     }
 
     #[test]

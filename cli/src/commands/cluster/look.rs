@@ -7,6 +7,7 @@ use shared::wire::view::{EventView, JobView, NodeView};
 
 use crate::args::{EventsArgs, JobArgs, JobsArgs};
 use crate::control::{Flow, unfitting};
+use crate::desk::wait::{DOWN, End};
 use crate::desk::{Desk, known, wait};
 use crate::exit::{Exit, Failure};
 use crate::shown::{cluster, events, jobs};
@@ -152,7 +153,7 @@ pub(crate) fn events(args: &EventsArgs, desk: &Desk<'_>) -> Result<Exit, Failure
         return Ok(Exit::Done);
     }
     let mut exit = Exit::Done;
-    wait::follow(desk, args.job.as_ref(), args.after, &mut |batch| {
+    let end = wait::follow(desk, args.job.as_ref(), args.after, &mut |batch| {
         batch.iter().try_for_each(show)?;
         if desk.interrupt.asked() {
             exit = Exit::Interrupted;
@@ -160,6 +161,9 @@ pub(crate) fn events(args: &EventsArgs, desk: &Desk<'_>) -> Result<Exit, Failure
         }
         Ok(Flow::More)
     })?;
+    if end == End::Down {
+        desk.output.note(DOWN.to_owned());
+    }
     Ok(exit)
 }
 
