@@ -7,9 +7,12 @@ use gpu_actor::model::Model;
 use gpu_actor::peft::config;
 use gpu_actor::peft::files::{self, Imported};
 use gpu_actor::stage::adapter::Adapter;
+use shared::excerpt::excerpt;
 use shared::model::ModelShape;
 
 use crate::exit::{Exit, Failure, OrExit};
+use crate::render;
+use crate::training::proof;
 
 /// Seed of what does not depend on one once it is trained.
 const SEED: u64 = 0;
@@ -30,13 +33,46 @@ impl Opened {
     }
 }
 
-/// Opens an adapter for a model.
+/// What a command does with an adapter, or a checkpoint, of another base model than the one that it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OtherBase {
+    /// Ends, and says which it was made for.
+    Refused,
+    /// Says so and goes on: it was asked to.
+    Taken,
+}
+
+impl OtherBase {
+    /// As the flag `--other-base` says.
+    pub(crate) fn asked(flag: bool) -> Self {
+        match flag {
+            true => Self::Taken,
+            false => Self::Refused,
+        }
+    }
+
+    /// Judges what is said of another base model; what is left is a note.
+    ///
+    /// # Errors
+    /// [`Exit::BadInput`] with it where it is refused; `what` the command would do nevertheless ends the hint.
+    pub(crate) fn judge(self, said: String, what: &str) -> Result<String, Failure> {
+        match self {
+            Self::Taken => Ok(format!("note: {said}")),
+            Self::Refused => Err(Failure::new(Exit::BadInput, said).hint(format!(
+                "give the model it was made for, or --other-base to {what} nevertheless"
+            ))),
+        }
+    }
+}
+
+/// Opens an adapter for a model; where a record lies beside it, its files are those of the record.
 ///
 /// # Errors
-/// [`Exit::NotFound`] when there is none, [`Exit::BadInput`] when it is wrong or does not fit the model.
+/// [`Exit::NotFound`] when there is none, [`Exit::BadInput`] when it is wrong, damaged, or does not fit the model.
 pub(crate) fn open(given: &Path, shape: &ModelShape) -> Result<Opened, Failure> {
     let folder = locate(given)?;
     let found = files::read(&folder, shape).or_exit(Exit::BadInput)?;
+    proof::prove(&folder)?;
     Ok(Opened { folder, found })
 }
 
@@ -52,9 +88,38 @@ pub(crate) fn other_base(named: Option<&str>, model: &Model) -> Option<String> {
     apart(named, &own)
 }
 
+/// Why the base model that an adapter names cannot be compared with this one; nothing where it can.
+pub(crate) fn not_compared(named: Option<&str>, model: &Model) -> Option<String> {
+    const NO_MORE: &str = "its shapes fit, and no more is known";
+    match named {
+        None => Some(format!(
+            "the adapter names no base model, so that it could not be compared with this one: {NO_MORE}"
+        )),
+        Some(named) if named.starts_with("sha256:") => None,
+        Some(named) if !is_hub_id(named) => Some(format!(
+            "the adapter names {} as its base model, a place on the machine it was made on, which could not be compared \
+             with this one: {NO_MORE}",
+            excerpt(named)
+        )),
+        Some(named) => model.name.is_none().then(|| unnamed(named)),
+    }
+}
+
+fn unnamed(named: &str) -> String {
+    format!(
+        "the adapter was made for {}, and this model has no name to compare: its shapes fit, and no more is known",
+        excerpt(named)
+    )
+}
+
 fn apart(named: &str, own: &str) -> Option<String> {
     let same = named.eq_ignore_ascii_case(own);
-    (!same).then(|| format!("the adapter was made for {named}, this model is {own}"))
+    (!same).then(|| {
+        format!(
+            "the adapter was made for {}, this model is {own}",
+            excerpt(named)
+        )
+    })
 }
 
 /// The same of the adapter in a folder, for a model that is known by its name alone: only names of a model hub are compared.
@@ -72,13 +137,11 @@ pub(crate) fn named_base(folder: &Path) -> Option<String> {
 /// What is to be said of the base model that an adapter names, beside one that it fits by its shapes: that it is another, or that
 /// this one has no name to compare; nothing where they are the same, or the adapter says nothing that holds on other machines.
 pub(crate) fn of_base(named: Option<&str>, model: &Model) -> Option<String> {
-    let unnamed = || {
+    let nameless = || {
         let named = named.filter(|named| model.name.is_none() && is_hub_id(named))?;
-        Some(format!(
-            "the adapter was made for {named}, and this model has no name to compare: its shapes fit, and no more is known"
-        ))
+        Some(unnamed(named))
     };
-    other_base(named, model).or_else(unnamed)
+    other_base(named, model).or_else(nameless)
 }
 
 /// Whether a name is that of a model hub, owner and model, and not a path of the machine it was made on.
@@ -116,9 +179,27 @@ pub(crate) fn locate(given: &Path) -> Result<PathBuf, Failure> {
     let failure = Failure::new(Exit::NotFound, message);
     Err(if given.join("checkpoints").is_dir() {
         failure.hint("the job is not finished: its adapter is written at the end")
+    } else if let Some(job) = a_job_within(given) {
+        failure.hint(format!(
+            "it is a folder of results: give the job, as {}",
+            render::shell_word(&job.display().to_string())
+        ))
     } else {
         failure.hint("give OUTPUT/NAME of a trained job, or a folder in the PEFT layout")
     })
+}
+
+/// The first job with an adapter in a folder of results.
+fn a_job_within(output: &Path) -> Option<PathBuf> {
+    let entries = output.read_dir().ok()?.flatten().map(|entry| entry.path());
+    let done = entries.filter(|job| inner(job).is_some());
+    done.min()
+}
+
+/// The adapter inside the folder of a job, where one lies there.
+pub(crate) fn inner(job: &Path) -> Option<PathBuf> {
+    let adapter = job.join("adapter");
+    adapter.join(files::CONFIG).is_file().then_some(adapter)
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::iter;
 use std::path::Path;
 
 use gpu_actor::durable::DurableError;
@@ -177,11 +178,25 @@ impl<T, E: Into<anyhow::Error>> OrExit<T> for Result<T, E> {
                     Exit::BadInput => of_input(error.as_ref()),
                     other => other,
                 },
+                hints: remedy(error.as_ref())
+                    .map(str::to_owned)
+                    .into_iter()
+                    .collect(),
                 error,
-                hints: Vec::new(),
             }
         })
     }
+}
+
+/// What to do about a reason of the system that says little by itself.
+pub(crate) fn remedy(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    let mut causes = iter::successors(Some(error), |cause| cause.source());
+    causes
+        .any(|cause| {
+            let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+            kind == Some(io::ErrorKind::NotADirectory)
+        })
+        .then_some("a part of that path is a file where a folder is needed: name another path, or move the file away")
 }
 
 /// The code of an error that would be bad input: an absent file, and a disk that refuses, have codes of their own

@@ -28,6 +28,7 @@ mod machine;
 mod markets;
 mod measuring;
 mod merged_model;
+mod panics;
 mod planning;
 mod process;
 mod progress;
@@ -58,6 +59,7 @@ use session::Session;
 use settings::Settings;
 
 fn main() -> ExitCode {
+    panics::tell_uncontained();
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => return told_by_parser(&error),

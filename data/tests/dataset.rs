@@ -221,14 +221,60 @@ fn every_fault_of_other_records_and_lines_has_its_code() {
 
 #[test]
 fn foreign_files_are_named() {
-    for bytes in [
-        &b"\xFF\xFE{\0"[..],
-        b"\xFE\xFF\0{",
-        b"\x1F\x8B\x08",
-        b"\x28\xB5\x2F\xFD",
-        b"PAR1",
+    let coded = |mark: &[u8], unit: fn(u32) -> Vec<u8>| {
+        let units = CHAT.chars().flat_map(|c| unit(u32::from(c)));
+        mark.iter().copied().chain(units).collect::<Vec<u8>>()
+    };
+    let two_le = |c: u32| (c as u16).to_le_bytes().to_vec();
+    let two_be = |c: u32| (c as u16).to_be_bytes().to_vec();
+    let four_le = |c: u32| c.to_le_bytes().to_vec();
+    let four_be = |c: u32| c.to_be_bytes().to_vec();
+    for (bytes, name, remedy) in [
+        (coded(b"\xFF\xFE", two_le), "UTF-16 (little", "-f UTF-16 "),
+        (coded(b"\xFE\xFF", two_be), "UTF-16 (big", "-f UTF-16 "),
+        (coded(b"", two_le), "UTF-16 (little", "-f UTF-16LE "),
+        (coded(b"", two_be), "UTF-16 (big", "-f UTF-16BE "),
+        (
+            coded(b"\xFF\xFE\0\0", four_le),
+            "UTF-32 (little",
+            "-f UTF-32 ",
+        ),
+        (coded(b"\0\0\xFE\xFF", four_be), "UTF-32 (big", "-f UTF-32 "),
+        (coded(b"", four_le), "UTF-32 (little", "-f UTF-32LE "),
+        (coded(b"", four_be), "UTF-32 (big", "-f UTF-32BE "),
+        (b"\x1F\x8B\x08".to_vec(), "gzip", "gunzip"),
+        (b"\x28\xB5\x2F\xFD".to_vec(), "zstd", "zstd -d"),
+        (b"PAR1".to_vec(), "Parquet", "JSONL"),
     ] {
-        assert_eq!(faults(bytes)[0].0, Code::WrongEncoding);
+        let found = errors(&bytes);
+        let first = &found[0];
+        assert_eq!((first.code, first.byte_offset), (Code::WrongEncoding, 0));
+        let hint = first.hint.as_deref().unwrap_or_default();
+        assert!(
+            first.message.contains(name) && hint.contains(remedy),
+            "{first}"
+        );
+    }
+}
+
+/// Wrong bytes, wrong JSON and wrong records are told by one rule: bytes of the file, from 0, with its byte-order mark.
+#[test]
+fn places_are_bytes_of_the_file_from_0() {
+    for mark in ["", "\u{feff}"] {
+        for (line, code, at) in [
+            (&b"{\"text\": \"\xC3(\"}"[..], Code::InvalidUtf8, 10),
+            (b"{\"text\": 1,, }", Code::InvalidJson, 11),
+            (b"{\"text\": \"ab", Code::InvalidJson, 13),
+            (b"{\"text\": 1}", Code::WrongType, 0),
+        ] {
+            let mut file = mark.as_bytes().to_vec();
+            file.extend_from_slice(b"{\"text\": \"x\"}\n");
+            let start = file.len() as u64;
+            file.extend_from_slice(line);
+            let found = errors(&file);
+            assert_eq!((found[0].code, found[0].line), (code, 2), "{}", found[0]);
+            assert_eq!(found[0].byte_offset, start + at, "{}", found[0]);
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use kernels::weight::Format;
 use proptest::prelude::*;
 use shared::job::{AdapterSpec, PromptSpec};
 use shared::model::{Family, Projection};
+use shared::plan::arrangement::Arrangement;
 use shared::recompute::Recompute;
 use system_tests::methods;
 
@@ -270,5 +271,43 @@ fn rows_are_counted_from_the_start_of_the_sequence() {
     assert_eq!(
         [bad(0), bad(1), bad(2), bad(3)],
         [None, None, Some(150), Some(192)]
+    );
+}
+
+/// What a plan bounds holds for held-out rows too: they take no more memory than rows that train.
+#[test]
+fn held_out_rows_pass_within_the_bounds_of_the_arrangement() {
+    let model = tiny::llama();
+    let bytes = |pass_rows: Option<u64>| {
+        let mut plan = plain("job", methods::every().remove(0));
+        plan.lengths = vec![30; 12];
+        plan.spec.eval.every_steps = Some(1);
+        let layout = layout_of(&plan.spec.adapter, &model, plan.spec.seed);
+        let values = plan.values(&layout, &model);
+        let held = plan.rows(model.shape.vocab);
+        let rows = held[..1].to_vec();
+        let mut session = Manner::new(1, WHOLE).session(&model);
+        session.arrange(Arrangement {
+            pass_rows,
+            ..Arrangement::default()
+        });
+        let spec = plan.spec.clone();
+        session
+            .admit(spec, layout, values, rows, held, None)
+            .unwrap();
+        let events = session.round();
+        let measured = events.iter().filter_map(|event| match event {
+            Event::Evaluation { loss, .. } => Some(loss.to_bits()),
+            _ => None,
+        });
+        let losses: Vec<u64> = measured.collect();
+        assert!(!losses.is_empty(), "{events:?}");
+        (session.stage().passing_bytes(), losses)
+    };
+    let ((whole, losses), (bounded, same)) = (bytes(None), bytes(Some(60)));
+    assert_eq!(losses, same);
+    assert!(
+        3 * bounded < whole,
+        "{bounded} bytes within 60 rows, {whole} without"
     );
 }

@@ -2,6 +2,7 @@
 //!
 //! Public bug: thinking-machines-lab/tinker-feedback #21 (a run is "corrupted", with no cause and no way back).
 
+use gpu_actor::peft::layout::LinearSite;
 use gpu_actor::train::event::Event;
 use gpu_actor::train::session::{Standing, layout_of};
 use kernels::cpu::Products;
@@ -11,6 +12,7 @@ use shared::job::{AdapterSpec, BitFitSpec, LoraSpec, OptimizerKind, Targets};
 use shared::model::{Family, Projection, Target};
 use system_tests::methods;
 
+use crate::broken;
 use crate::cases;
 use crate::plan::{self, Plan, plain};
 use crate::run::{Manner, admit, alone, assert_same, assert_same_state, together};
@@ -82,7 +84,8 @@ fn a_head_that_is_too_large_to_be_squared_sets_its_job_aside() {
         });
         let reason = reason.unwrap_or_else(|| panic!("{projection:?}: {events:?}"));
         assert!(
-            reason.contains("loss is not finite: sample") && reason.contains("first in layer 0"),
+            reason.contains("loss is not finite: sample")
+                && reason.contains(&format!("first in layer 0: {} of row ", projection.name())),
             "{projection:?}: {reason}"
         );
         let name = &neighbour.spec.name;
@@ -90,6 +93,80 @@ fn a_head_that_is_too_large_to_be_squared_sets_its_job_aside() {
         // Its loss was computed with the values that it came with.
         let proof = session.proof(&plan.spec.name).unwrap();
         assert!(!proof.holds(0));
+    }
+}
+
+/// A bias that is finite and too large to be squared behind any projection: what follows it is never a row of zeros.
+#[test]
+fn a_row_that_is_too_large_for_a_norm_is_told_with_layer_and_projection() {
+    let model = tiny::llama();
+    for (projection, place) in [
+        (Projection::V, "first in layer 0: o_proj of row 0"),
+        (Projection::O, "first in layer 0: o_proj of row 0"),
+        (Projection::Up, "first in layer 0: down_proj of row 0"),
+        (Projection::Down, "first in layer 0: down_proj of row 0"),
+    ] {
+        let mut plan = broken::biased();
+        plan.spec.eval.every_steps = None;
+        let layout = layout_of(&plan.spec.adapter, &model, plan.spec.seed);
+        let Some(LinearSite::Bias(range)) = layout.layers[0].linear[projection as usize].clone()
+        else {
+            panic!("BitFit adds a bias everywhere");
+        };
+        let mut values = vec![0.0; layout.len];
+        values[range].fill(1e25);
+        let rows = plan.rows(model.shape.vocab);
+        let mut session = Manner::new(2, 300).session(&model);
+        let spec = plan.spec.clone();
+        let admitted = session.admit(spec, layout, values, rows, Vec::new(), None);
+        admitted.unwrap();
+        let events = session.round();
+        let told = events.iter().any(
+            |event| matches!(event, Event::Quarantined { step: 0, reason, .. } if reason.ends_with(place)),
+        );
+        assert!(told, "{projection:?}: {events:?}");
+    }
+}
+
+/// Whoever reads it finds the sample: in the file of training, and in that of held-out rows.
+#[test]
+fn the_sample_that_broke_is_told_by_file_and_line() {
+    let model = tiny::llama();
+    for held_out in [false, true] {
+        let mut plan = broken::biased();
+        plan.spec.data.train = "data/train.jsonl".into();
+        plan.spec.data.eval = held_out.then(|| "data/held.jsonl".into());
+        plan.spec.eval.every_steps = held_out.then_some(1);
+        let layout = layout_of(&plan.spec.adapter, &model, plan.spec.seed);
+        let values = vec![f32::NAN; layout.len];
+        let mut rows = plan.rows(model.shape.vocab);
+        (100..)
+            .zip(&mut rows)
+            .for_each(|(line, row)| row.line = line);
+        let held = if held_out {
+            rows.split_off(1)
+        } else {
+            Vec::new()
+        };
+        let mut session = Manner::new(2, 300).session(&model);
+        let spec = plan.spec.clone();
+        session
+            .admit(spec, layout, values, rows, held, None)
+            .unwrap();
+        let events = session.round();
+        let reason = events.iter().find_map(|event| match event {
+            Event::Quarantined { reason, .. } => Some(reason),
+            _ => None,
+        });
+        let reason = reason.unwrap_or_else(|| panic!("{events:?}"));
+        let (what, file) = match held_out {
+            true => ("held-out", "(data/held.jsonl: line 101)"),
+            false => ("training", "(data/train.jsonl: line 1"),
+        };
+        assert!(
+            reason.starts_with(what) && reason.contains(file),
+            "{reason}"
+        );
     }
 }
 

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use gpu_actor::sample::choice::Sampling;
 use gpu_actor::sample::generator::Generator;
+use gpu_actor::stage::adapter::Adapter;
 use gpu_actor::stage::step::Stage;
+use gpu_actor::train::session::layout_of;
 use kernels::cpu::Cpu;
 use kernels::weight::Format;
 use proptest::prelude::*;
 use shared::model::Family;
 use system_tests::engine::steps::{self, Trainee};
 
+use crate::broken;
 use crate::plan::{self, Plan};
 use crate::{cases, packing, tiny};
 
@@ -83,5 +86,22 @@ proptest! {
             neighbour.detach(&mut stage);
             prop_assert!(greedy(&mut stage, &trainee, &prompt) == quiet, "after one went");
         }
+    }
+}
+
+/// Numbers too large for a norm end a text with an error; before, the norm made zeros of them, and every logit was the same.
+#[test]
+fn a_model_whose_numbers_cannot_be_squared_writes_no_text() {
+    let model = tiny::llama();
+    let plan = broken::biased();
+    let layout = layout_of(&plan.spec.adapter, &model, plan.spec.seed);
+    for value in [1e25, 3e38] {
+        let values = vec![value; layout.len];
+        let mut stage = Stage::new(Arc::clone(&model), Cpu::new(1).unwrap());
+        let slot = stage.attach(Adapter::new(Arc::clone(&layout), values, 0));
+        let mut generator =
+            Generator::new(&mut stage, slot, &[1, 2], Sampling::default(), NEW).unwrap();
+        let error = generator.next_token().unwrap_err();
+        assert!(error.to_string().contains("not finite"), "{error}");
     }
 }

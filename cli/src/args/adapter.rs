@@ -128,4 +128,7 @@ pub(crate) struct ExportArgs {
     /// Folder to write; it must not be there yet
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: PathBuf,
+    /// Makes it even when the job was trained on another backbone than this one
+    #[arg(long)]
+    pub(crate) other_base: bool,
 }

@@ -47,7 +47,7 @@ fn within(word: &str, most: usize) -> Result<usize, String> {
 
 /// Compute threads.
 pub(super) fn threads(word: &str) -> Result<usize, String> {
-    within(word, 4096)
+    within(word, shared::job::MAX_THREADS)
 }
 
 /// How many of something: none is not meant.

@@ -1,10 +1,12 @@
 //! `spotmux adapter export`: makes an adapter of a checkpoint, as of a job that was set aside.
 
+use gpu_actor::model::Model;
 use gpu_actor::peft::files::Export;
 use gpu_actor::peft::layout::Layout;
 use gpu_actor::train::store::{self, Saved};
 use serde::Serialize;
 
+use crate::adapter_folder::OtherBase;
 use crate::args::ExportArgs;
 use crate::backbone;
 use crate::exit::{Exit, Failure, OrExit};
@@ -54,6 +56,10 @@ pub(crate) fn run(
             .hint("name OUTPUT/NAME of a job, or one of its checkpoints/step-NNNNNNNN"));
     };
     let model = backbone::as_shipped(settings, &args.model)?;
+    if let Some(other) = of_other_backbone(&saved, &model, &args.model) {
+        let asked = OtherBase::asked(args.other_base);
+        output.note(asked.judge(other, "make the adapter")?);
+    }
     let (spec, state) = (&saved.identity.spec, &saved.state);
     let refused = |why: String| {
         let path = saved.path.display();
@@ -81,12 +87,6 @@ pub(crate) fn run(
         let record = Record::of_run(&saved.identity, progress, &base, files);
         record.bytes().map(Some)
     })?;
-    if saved.identity.backbone != model.content_hash() {
-        output.note(format!(
-            "note: the job was trained on a backbone with other weights than {}, or with these in another format",
-            args.model
-        ));
-    }
     let told = told(&saved, base, args.output.display().to_string());
     output.result(&told, &text(&told))?;
     let (model, folder) = (
@@ -103,6 +103,18 @@ pub(crate) fn run(
         ),
     ]);
     Ok(Exit::Done)
+}
+
+/// What is to be said of a checkpoint of a job that was trained on another backbone than this one.
+fn of_other_backbone(saved: &Saved, model: &Model, called: &str) -> Option<String> {
+    let (trained, own) = (&saved.identity.backbone, model.content_hash());
+    (*trained != own).then(|| {
+        format!(
+            "{} was trained on another backbone than {called}: one with other weights, or these in another format \
+             (sha256:{trained}, this one is sha256:{own})",
+            saved.path.display()
+        )
+    })
 }
 
 /// What to do where no good state is left of a job that was set aside at this step.

@@ -20,6 +20,8 @@ struct Told {
     base: String,
     values: usize,
     written: Option<String>,
+    /// Why the base model that the adapter names could not be compared with this one.
+    base_not_compared: Option<String>,
 }
 
 /// Runs the command.
@@ -52,25 +54,22 @@ pub(crate) fn run(
         named_base: found.base.clone(),
         values: found.values.len(),
         written: written.map(|folder| folder.display().to_string()),
+        base_not_compared: adapter_folder::not_compared(found.base.as_deref(), &model),
         base,
     };
     output.result(&told, &text(&told))?;
-    if told
-        .named_base
-        .as_ref()
-        .is_some_and(|named| *named != told.base)
-    {
-        let named = told.named_base.as_deref().unwrap_or_default();
-        output.note(format!(
-            "note: the adapter names {named:?} as its base model, this one is {:?}",
-            told.base
-        ));
+    let other = adapter_folder::other_base(told.named_base.as_deref(), &model);
+    if let Some(said) = other.as_ref().or(told.base_not_compared.as_ref()) {
+        output.note(format!("note: {said}"));
     }
     if let Some(folder) = &told.written {
+        // A path in a file of jobs starts at that file, wherever it is.
+        let whole = std::path::absolute(folder)
+            .map_or_else(|_| folder.clone(), |whole| whole.display().to_string());
         let (model, folder) = (render::shell_word(&args.model), render::shell_word(folder));
         output.next(&[
             format!("spotmux generate --model {model} --adapter {folder} 'Your prompt'"),
-            format!("in a job: init_from = {folder:?}"),
+            format!("in a job: init_from = {}", render::toml_text(&whole)),
         ]);
     }
     Ok(Exit::Done)

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use gpu_actor::peft::{config, files};
 use serde::Serialize;
+use shared::excerpt::excerpt;
 use shared::job::AdapterSpec;
 
 use crate::adapter_folder;
@@ -15,6 +16,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::render::{self, Output};
 use crate::settings::Settings;
 use crate::store;
+use crate::training::proof;
 
 /// What a program is told.
 #[derive(Debug, Serialize)]
@@ -25,6 +27,8 @@ struct Told<'a> {
     base: Option<String>,
     tensors: Vec<ToldTensor>,
     values: u64,
+    /// Values of all tensors that are not finite: no command takes such an adapter.
+    not_finite: u64,
     bytes: u64,
     fits: Option<&'a str>,
     /// What is said when the adapter names another base model.
@@ -35,7 +39,10 @@ struct Told<'a> {
 struct ToldTensor {
     name: String,
     shape: Vec<usize>,
+    /// Of the values that are finite.
     norm: f64,
+    /// Values that are not.
+    not_finite: u64,
 }
 
 /// Runs the command.
@@ -52,6 +59,7 @@ pub(crate) fn run(
         .or_exit(Exit::BadInput)?;
     let weights = files::weights(&folder, &config).or_exit(Exit::BadInput)?;
     let tensors = tensors(&weights)?;
+    proof::prove(&folder)?;
     let mut other_base = None;
     if let Some(name) = &args.model {
         let model = backbone::as_shipped(settings, name)?;
@@ -73,6 +81,7 @@ pub(crate) fn run(
         spec: &config.spec,
         base: config.base.clone(),
         values,
+        not_finite: tensors.iter().map(|tensor| tensor.not_finite).sum(),
         bytes: size,
         fits: args.model.as_deref(),
         other_base,
@@ -103,15 +112,13 @@ fn next(told: &Told<'_>) -> Vec<String> {
 fn tensors(weights: &Path) -> Result<Vec<ToldTensor>, Failure> {
     let found = files::read_tensors(weights).or_exit(Exit::BadInput)?;
     let norm = |values: &[f32]| {
-        values
-            .iter()
-            .map(|&v| f64::from(v).powi(2))
-            .sum::<f64>()
-            .sqrt()
+        let finite = values.iter().filter(|v| v.is_finite());
+        finite.map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt()
     };
     let told = found.into_iter().map(|(name, tensor)| ToldTensor {
         name,
         norm: norm(&tensor.values),
+        not_finite: tensor.values.iter().filter(|v| !v.is_finite()).count() as u64,
         shape: tensor.shape,
     });
     Ok(told.collect())
@@ -136,6 +143,17 @@ fn facts(told: &Told<'_>) -> String {
             ),
         ),
     ];
+    let broken = told.tensors.iter().find(|tensor| tensor.not_finite > 0);
+    if let Some(first) = broken {
+        pairs.push((
+            "not finite",
+            format!(
+                "{} values are infinite or no numbers, the first in {}: the adapter is broken, and no command takes it",
+                render::count(told.not_finite),
+                excerpt(&first.name)
+            ),
+        ));
+    }
     if let Some(model) = told.fits {
         pairs.push((
             "fits",
@@ -146,7 +164,9 @@ fn facts(told: &Told<'_>) -> String {
     for tensor in told.tensors.iter().take(SHOWN) {
         text.push_str(&format!(
             "  {} {:?}, norm {:.4}\n",
-            tensor.name, tensor.shape, tensor.norm
+            excerpt(&tensor.name),
+            tensor.shape,
+            tensor.norm
         ));
     }
     if told.tensors.len() > SHOWN {
@@ -175,6 +195,7 @@ mod tests {
                 base: base.map(str::to_owned),
                 tensors: Vec::new(),
                 values: 0,
+                not_finite: 0,
                 bytes: 0,
                 fits,
                 other_base: None,

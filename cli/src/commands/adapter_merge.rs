@@ -8,7 +8,7 @@ use gpu_actor::peft::merge::Rounding;
 use serde::Serialize;
 use shared::job::BackboneFormat;
 
-use crate::adapter_folder;
+use crate::adapter_folder::{self, OtherBase};
 use crate::args::{MergeArgs, MergedFormat};
 use crate::backbone::{self, Backbone};
 use crate::beside::Beside;
@@ -31,6 +31,8 @@ struct Told {
     format: Numbers,
     instead_of_f16: Option<String>,
     rounding: Rounding,
+    /// Why the base model that the adapter names could not be compared with this one.
+    base_not_compared: Option<String>,
 }
 
 /// Runs the command.
@@ -49,12 +51,14 @@ pub(crate) fn run(args: &MergeArgs, settings: &Settings, output: &Output) -> Res
     let backbone = Backbone::open(&store, &args.model, here, BackboneFormat::AsShipped, &cpu)?;
     let opened = adapter_folder::open(&args.adapter, &backbone.model.shape)?;
     let found = &opened.found;
-    if let Some(other) = adapter_folder::other_base(found.base.as_deref(), &backbone.model) {
-        if !args.other_base {
-            let hint = "give the model it was made for, or --other-base to merge nevertheless";
-            return Err(Failure::new(Exit::BadInput, other).hint(hint));
-        }
-        output.note(format!("note: {other}"));
+    let base = found.base.as_deref();
+    if let Some(other) = adapter_folder::other_base(base, &backbone.model) {
+        let asked = OtherBase::asked(args.other_base);
+        output.note(asked.judge(other, "merge")?);
+    }
+    let not_compared = adapter_folder::not_compared(base, &backbone.model);
+    if let Some(said) = &not_compared {
+        output.note(format!("note: {said}"));
     }
     let merge = Merge {
         model: &backbone.model,
@@ -81,6 +85,7 @@ pub(crate) fn run(args: &MergeArgs, settings: &Settings, output: &Output) -> Res
         format: written.numbers,
         instead_of_f16: written.instead_of_f16,
         rounding: written.rounding,
+        base_not_compared: not_compared,
     };
     output.result(&told, &text(&told, args.format))?;
     let word = render::shell_word(&told.path);

@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use data::regular;
 use gpu_actor::durable;
 use gpu_actor::train::progress::Progress;
 use gpu_actor::train::proof::Proof;
@@ -15,11 +14,10 @@ use serde::{Deserialize, Serialize};
 use shared::ids::JobName;
 
 use super::lock::{Lock, LockError};
+use super::metrics;
 
 use crate::exit::{Exit, Failure, OrExit};
 
-/// Largest file of metrics read.
-const LARGEST_METRICS: u64 = 4 << 30;
 /// Beside an adapter: where it came from.
 pub(crate) const PROVENANCE: &str = "spotmux.json";
 
@@ -40,7 +38,7 @@ impl Place {
 
     /// What is known of the states of a job that was set aside; none of one that was not, or whose metrics cannot be read.
     pub(crate) fn set_aside(&self) -> Option<(u64, Proof)> {
-        let text = regular::read_text(&self.metrics(), LARGEST_METRICS).ok()?;
+        let text = metrics::told(&self.metrics()).ok()??;
         let told: Told = serde_json::from_str(text.lines().next_back()?).ok()?;
         (told.event == QUARANTINED)
             .then(|| (told.step, Proof::of_set_aside(told.step, told.proven)))
@@ -129,19 +127,27 @@ impl Place {
     /// Makes the folder, and takes out of the metrics what a state does not count, and an end: both will be told again.
     ///
     /// # Errors
-    /// [`Exit::Internal`] when the system refuses to write.
+    /// [`Exit::BadInput`] when the metrics are no text, [`Exit::Internal`] when the system refuses to write.
     pub(super) fn begin(&self, progress: &Progress) -> Result<(), Failure> {
+        self.metrics_are_text()
+            .map_err(|why| Failure::new(Exit::BadInput, why))?;
         self.keep_counted(progress)
             .with_context(|| format!("cannot write to {}", self.0.display()))
             .or_exit(Exit::Internal)
     }
 
+    /// Whether the metrics can be gone on with: a run writes behind the lines of an earlier one.
+    ///
+    /// # Errors
+    /// The file and the line that is no text.
+    pub(super) fn metrics_are_text(&self) -> Result<(), String> {
+        metrics::are_text(&self.metrics())
+    }
+
     fn keep_counted(&self, progress: &Progress) -> std::io::Result<()> {
         durable::make_folders(&self.0)?;
-        let text = match regular::read_text(&self.metrics(), LARGEST_METRICS) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
+        let Some(text) = metrics::told(&self.metrics())? else {
+            return Ok(());
         };
         let kept: String = text
             .lines()

@@ -1,5 +1,7 @@
 //! Each job with its data, its values and its earlier state, or everything that is wrong with all of them at once.
 
+use std::path::Path;
+
 use data::dataset::LoadError;
 use gpu_actor::train::prepare::{self, PrepareError, Surroundings};
 use gpu_actor::train::progress::{self, Progress};
@@ -10,6 +12,7 @@ use super::accounting;
 use super::job_file::Jobs;
 use super::lock::Lock;
 use super::place::Place;
+use super::proof;
 use super::record::Record;
 use crate::adapter_folder;
 use crate::backbone::Backbone;
@@ -137,21 +140,37 @@ fn one(
         true => None,
         false => place.lock().map_err(|error| refused(error.to_string()))?,
     };
-    let wrong = |error: PrepareError| Problems {
-        exit: exit::of_input(&error),
-        sentences: told(&error, spec, jobs),
+    let wrong = |error: PrepareError| {
+        let mut sentences = told(&error, spec, jobs);
+        if let (Some(last), Some(remedy)) = (sentences.last_mut(), exit::remedy(&error)) {
+            last.push_str(&format!(": {remedy}"));
+        }
+        Problems {
+            exit: exit::of_input(&error),
+            sentences,
+        }
     };
     let mut ready = prepare::prepare(spec, around).map_err(wrong)?;
+    if let Some(from) = &spec.init_from {
+        proof::prove(&around.folder.join(from))
+            .map_err(|failure| refused(format!("init_from: {}", failure.message())))?;
+    }
     let adapter = place.adapter();
     let there = adapter.symlink_metadata().is_ok();
     let hash = ready.identity.hash();
-    let record =
-        Record::read(&adapter).filter(|record| record.job_sha256.as_deref() == Some(&*hash));
+    let (record, torn) = match Record::read(&adapter) {
+        Ok(record) => (record, None),
+        Err(torn) => (None, Some(torn)),
+    };
+    let record = record.filter(|record| record.job_sha256.as_deref() == Some(&*hash));
     let damage = record.as_ref().and_then(|record| record.damage(&adapter));
+    // Of a torn one the job's checkpoints must tell whose it is.
+    let damage = damage.or(torn);
     let done = there && record.is_some() && damage.is_none();
     if !done {
         // A sound adapter of the job needs no checkpoints, whoever wrote them.
         ready.look_for_state(&place.checkpoints()).map_err(wrong)?;
+        place.metrics_are_text().map_err(refused)?;
     }
     for skipped in &ready.skipped {
         output.note(format!(
@@ -178,7 +197,7 @@ fn one(
         return Err(refused(nothing_to_judge_by(spec, rows)));
     }
     let shown = adapter.display();
-    if there && record.is_none() {
+    if there && record.is_none() && damage.is_none() {
         return Err(refused(format!(
             "{shown} is there already, and not from this job: choose another output folder, or remove it"
         )));
@@ -268,6 +287,17 @@ struct Problems {
 
 /// What is wrong with a job; of a data set the first problems, one sentence each.
 fn told(error: &PrepareError, spec: &JobSpec, jobs: &Jobs) -> Vec<String> {
+    if let (PrepareError::InitFrom { .. }, Some(from)) = (error, &spec.init_from) {
+        let inner = adapter_folder::inner(&jobs.folder.join(from));
+        let remedy = inner.map_or_else(String::new, |_| {
+            let inside = Path::new(from).join("adapter").display().to_string();
+            format!(
+                ": this is the folder of a job, its adapter lies inside: init_from = {}",
+                render::toml_text(&inside)
+            )
+        });
+        return vec![format!("{error}{remedy}")];
+    }
     let PrepareError::Data { job, source } = error else {
         return vec![error.to_string()];
     };

@@ -117,30 +117,21 @@ impl Record {
         serde_json::to_vec_pretty(self).or_exit(Exit::Internal)
     }
 
-    /// The record of an adapter folder; none when there is no readable one of this version.
-    pub(super) fn read(adapter: &Path) -> Option<Self> {
-        let text = regular::read_text(&adapter.join(PROVENANCE), LARGEST).ok()?;
-        serde_json::from_str(&text).ok()
+    /// The record of an adapter folder; none where there is none of this version.
+    ///
+    /// # Errors
+    /// What is wrong with one that is torn, or cannot be read.
+    pub(super) fn read(adapter: &Path) -> Result<Option<Self>, String> {
+        let Some(text) = text_in(adapter)? else {
+            return Ok(None);
+        };
+        let value: Value = serde_json::from_str(&text).map_err(torn)?;
+        Ok(serde_json::from_value(value).ok())
     }
 
     /// What is wrong with the files, if anything is.
     pub(super) fn damage(&self, adapter: &Path) -> Option<String> {
-        if self.files.is_empty() {
-            return Some("its record lists no files".into());
-        }
-        self.files.iter().find_map(|file| {
-            let name = &file.name;
-            if Path::new(name).components().count() != 1 || name == ".." {
-                return Some(format!("its record names {name:?}"));
-            }
-            match regular::read(&adapter.join(name), LARGEST_FILE) {
-                Err(error) => Some(format!("{name}: {error}")),
-                Ok(bytes) if FileRecord::of(name, &bytes) != *file => {
-                    Some(format!("{name} is not as it was written"))
-                }
-                Ok(_) => None,
-            }
-        })
+        damage(&self.files, adapter)
     }
 
     /// How far the job was.
@@ -155,6 +146,58 @@ impl Record {
             ..Progress::default()
         }
     }
+}
+
+/// The text of the record in an adapter folder, if there is one.
+fn text_in(adapter: &Path) -> Result<Option<String>, String> {
+    match regular::read_text(&adapter.join(PROVENANCE), LARGEST) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{PROVENANCE}: {error}")),
+    }
+}
+
+/// What is wrong with a record that is no JSON of the form it should have.
+fn torn(error: serde_json::Error) -> String {
+    format!("{PROVENANCE}: {error}")
+}
+
+/// What of a record its files are held against, whatever version it is of.
+#[derive(Deserialize)]
+struct Files {
+    #[serde(default)]
+    files: Vec<FileRecord>,
+}
+
+/// What is wrong in an adapter folder by the record in it; nothing where there is none.
+pub(super) fn damage_in(adapter: &Path) -> Option<String> {
+    let text = match text_in(adapter) {
+        Ok(text) => text?,
+        Err(damage) => return Some(damage),
+    };
+    match serde_json::from_str::<Files>(&text) {
+        Ok(Files { files }) => damage(&files, adapter),
+        Err(error) => Some(torn(error)),
+    }
+}
+
+fn damage(files: &[FileRecord], adapter: &Path) -> Option<String> {
+    if files.is_empty() {
+        return Some(format!("{PROVENANCE} lists no files"));
+    }
+    files.iter().find_map(|file| {
+        let name = &file.name;
+        if Path::new(name).components().count() != 1 || name == ".." {
+            return Some(format!("{PROVENANCE} names {name:?}"));
+        }
+        match regular::read(&adapter.join(name), LARGEST_FILE) {
+            Err(error) => Some(format!("{name}: {error}")),
+            Ok(bytes) if FileRecord::of(name, &bytes) != *file => {
+                Some(format!("{name} is not as it was written"))
+            }
+            Ok(_) => None,
+        }
+    })
 }
 
 /// Writes an adapter with the record that goes with its files, if there is one; refuses to replace a folder that is there.
@@ -201,6 +244,33 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn a_torn_record_is_not_an_absent_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let adapter = folder.path();
+        assert!(matches!(Record::read(adapter), Ok(None)));
+        assert_eq!(damage_in(adapter), None);
+        let place = adapter.join(PROVENANCE);
+        for text in [&b"{\"files\": [{\"na"[..], b"", b"\xff"] {
+            fs::write(&place, text).unwrap();
+            let damage = Record::read(adapter).unwrap_err();
+            assert!(damage.starts_with("spotmux.json: "), "{damage}");
+            assert_eq!(damage_in(adapter), Some(damage));
+        }
+        let file = FileRecord::of("weights", b"w");
+        let text = serde_json::json!({"newer": 1, "files": [file]}).to_string();
+        fs::write(&place, text).unwrap();
+        assert!(
+            matches!(Record::read(adapter), Ok(None)),
+            "of another version"
+        );
+        assert!(damage_in(adapter).unwrap().starts_with("weights: "));
+        for (bytes, sound) in [(b"w", true), (b"v", false)] {
+            fs::write(adapter.join("weights"), bytes).unwrap();
+            assert_eq!(damage_in(adapter).is_none(), sound);
+        }
+    }
 
     #[test]
     fn a_record_is_carried_with_what_its_files_are_now() {

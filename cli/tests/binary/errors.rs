@@ -165,10 +165,11 @@ fn output_that_cannot_be_written() {
     let sandbox = Sandbox::with_jobs(&one_job(&format!("{LORA}\ntrain = {{ steps = 1 }}")));
     // A file where a folder must be: refused even to a user who may write everywhere.
     sandbox.write("adapters", "in the way");
-    sandbox
-        .run(&["train", "jobs.toml"])
-        .ended_with(3)
-        .said(&["job one", "adapters/one"]);
+    sandbox.run(&["train", "jobs.toml"]).ended_with(3).said(&[
+        "job one",
+        "adapters/one",
+        "a part of that path is a file",
+    ]);
     fs::create_dir_all(sandbox.path("taken/one/metrics.jsonl")).unwrap();
     let taken = ["train", "jobs.toml", "--output", "taken"];
     sandbox

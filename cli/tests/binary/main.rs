@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod adapters;
 mod again;
 mod demo;
 mod errors;

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::sandbox::{PAIRS, Sandbox, one_job};
+use crate::sandbox::{PAIRS, Ran, Sandbox, one_job};
 
 const LORA: &str = "adapter = { method = 'lora', rank = 2 }\ntrain = { steps = 2 }";
 
@@ -367,6 +367,35 @@ fn the_preview_shows_each_answer_with_its_terminator_and_nothing_else() {
         assert!(
             shown.ends_with(text),
             "{shown:?} does not end with {text:?}"
+        );
+    }
+}
+
+/// A pattern of the tokenizer's own that gives up makes its library panic: the row is refused, and nothing else is printed.
+#[test]
+fn a_pattern_that_gives_up_on_a_sample_is_told_by_its_row_and_shows_no_panic() {
+    let sandbox = Sandbox::new();
+    sandbox.tiny_model();
+    let path = "tiny/tokenizer.json";
+    let mut file: Value = serde_json::from_str(&sandbox.read(path)).unwrap();
+    file["pre_tokenizer"] = serde_json::json!({
+        "type": "Split", "pattern": {"Regex": "(a|aa)+$"}, "behavior": "Isolated", "invert": false,
+    });
+    sandbox.write(path, file.to_string());
+    sandbox.write(
+        "bad.jsonl",
+        format!("{{\"text\": \"{}b\"}}\n", "a".repeat(60)),
+    );
+    let mut command = sandbox.command(&["data", "check", "bad.jsonl", "--model", "tiny"]);
+    let ran = Ran::of(&command.env("RUST_BACKTRACE", "1").output().unwrap()).ended_with(3);
+    assert!(
+        ran.out.contains("line 1") && ran.out.contains("gave up"),
+        "{ran:?}"
+    );
+    for word in ["panicked", "backtrace", ".rs:"] {
+        assert!(
+            !ran.err.contains(word) && !ran.out.contains(word),
+            "{ran:?}"
         );
     }
 }
