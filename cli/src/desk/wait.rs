@@ -34,8 +34,12 @@ pub(crate) fn until(
             let message = "interrupted; the cluster goes on";
             return Err(Failure::new(Exit::Interrupted, message));
         }
-        let reached = done()?;
-        Ok(if reached { Flow::Enough } else { Flow::More })
+        match done() {
+            Ok(true) => Ok(Flow::Enough),
+            Err(failure) if !is_lost(&failure) => Err(failure),
+            // A coordinator that is ending answers no more: the events say how it ended.
+            Ok(false) | Err(_) => Ok(Flow::More),
+        }
     })?;
     match end {
         End::Enough => Ok(()),

@@ -139,13 +139,14 @@ impl CoordinatorService {
         tokio::pin!(expired);
         loop {
             let told = tokio::select! {
-                // What is there already is told before an end is: it may say why.
+                // Whose certificate has run out is told nothing more; what is there already is told before an end is: it
+                // may say why.
                 biased;
-                told = inbox.recv() => told,
                 () = &mut expired => {
                     send_away(peer);
                     return Ok(());
                 }
+                told = inbox.recv() => told,
                 () = stop.wait() => return stream.sender.send(&closing()).await,
             };
             let (reply, last) = match told {

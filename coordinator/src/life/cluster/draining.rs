@@ -16,25 +16,41 @@ use crate::life::transition::{Event, Fault, Move, Phase};
 use crate::record::Change;
 
 impl Coordinator {
-    /// Tells a first stage to end its steps, and whether a node of its replica may go before they end.
+    /// Tells a first stage to end its steps, and whether to store in haste what is whole before they end: where a node
+    /// that shares these steps may go first, or where they did not end in time before.
     pub(super) fn send_drain(&mut self, lead: &NodeName, epoch: PlanEpoch, toward: PlanEpoch) {
         let place = self.book.layout.place_of(lead);
-        let standing = place.and_then(|(replica, _)| self.book.layout.replicas.get(&replica));
-        let mut seats = standing.iter().flat_map(|standing| &standing.seats);
+        let sharing = place.map(|(replica, _)| self.sharing_steps(replica));
+        let seats = sharing.iter().flatten().filter_map(|replica| {
+            let standing = self.book.layout.replicas.get(replica)?;
+            Some(&standing.seats)
+        });
+        let leaves = seats.flatten().any(|seat| self.is_leaving(&seat.node));
         let drain = Order::Drain {
             epoch,
             toward,
-            soon: seats.any(|seat| self.is_leaving(&seat.node)),
+            soon: leaves || self.undrained.contains_key(lead),
         };
         self.send(lead, drain);
     }
 
-    /// A node leaves: a drain of its replica that is under way is told so.
+    /// A replica and those whose jobs it shares.
+    fn sharing_steps(&self, replica: u32) -> Vec<u32> {
+        let linked = self.book.layout.linked(replica);
+        std::iter::once(replica)
+            .chain(linked.iter().copied())
+            .collect()
+    }
+
+    /// A node leaves: drains of the replicas that share its steps and are under way are told so.
     pub(super) fn press_drain(&mut self, node: &NodeName) {
         let Some((replica, _)) = self.book.layout.place_of(node) else {
             return;
         };
-        if let Some((lead, epoch)) = self.lead(replica) {
+        for replica in self.sharing_steps(replica) {
+            let Some((lead, epoch)) = self.lead(replica) else {
+                continue;
+            };
             self.save_again(&lead, epoch);
             let drains = |moving: &Move| moving.phase() == Phase::Draining;
             if self.moving.as_ref().is_some_and(drains) {

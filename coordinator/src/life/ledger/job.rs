@@ -260,6 +260,8 @@ impl Job {
         self.state = state;
         self.last_replica = self.replica.take();
         self.ended = Some(at);
+        // It goes back to no step any more.
+        self.marks.clear();
     }
 
     /// LG-2, LG-4.
