@@ -106,7 +106,7 @@ impl Ledger {
         jobs.any(|job| job.replicas > 1 && job.inputs.is_some() && !job.state.is_final())
     }
 
-    /// Jobs that wait for a replica, in the order in which they will get one.
+    /// Jobs that wait for a replica, in the order of their ids; in which order they get one admission decides.
     pub fn waiting(&self) -> impl Iterator<Item = &Job> {
         self.jobs
             .values()
