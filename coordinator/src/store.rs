@@ -97,7 +97,8 @@ pub enum JournalError {
     },
     /// A line that is not a record.
     #[error(
-        "record {number} of the journal cannot be read: {source}; restore the journal from a backup"
+        "record {number} of the journal cannot be read: {source}; where a newer program wrote it, use that one, else restore the \
+         journal from a backup"
     )]
     Unreadable {
         /// Which.

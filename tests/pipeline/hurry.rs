@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use gpu_actor::replica::event::ReplicaEvent;
 use gpu_actor::replica::lead::Lead;
 use gpu_actor::replica::local::LocalReplica;
+use gpu_actor::train::event::Event;
 use proptest::prelude::*;
 use shared::model::Family;
 use shared::plan::arrangement::Arrangement;
@@ -106,6 +108,55 @@ fn what_was_learned_before_the_step_under_way_is_durable_before_that_ends() {
         assert_eq!(step(replica.lead()), 1, "not from its beginning");
         to_the_end(replica);
         assert_ends(&one, &plans, (&store, &model), &format!("{stages} stages"));
+    }
+}
+
+/// A job whose last step is durable before its last evaluation, on a lead that is killed: the evaluation is made again by the
+/// next, and told once in all.
+#[test]
+fn a_last_evaluation_that_was_cut_is_made_again_and_told_once() {
+    let model = tiny::model(Family::Llama, true);
+    let mut plan = giant();
+    plan.spec.train.steps = Some(1);
+    plan.spec.eval.every_steps = Some(1);
+    let plans = [plan];
+    let name = &plans[0].spec.name;
+    let last = |events: &[ReplicaEvent]| {
+        let is_last = |event: &&ReplicaEvent| {
+            matches!(
+                event,
+                ReplicaEvent::Training(Event::Evaluation { step: 1, .. })
+            )
+        };
+        events.iter().filter(is_last).count()
+    };
+    for stages in [1, 2] {
+        let store = store();
+        let mut replica = Manner::new(stages, 50).start(&model, &store);
+        let lead = replica.lead();
+        admit(lead, &plans[0], &model, &store);
+        let mut told = Vec::new();
+        while lead.progress(name).unwrap().0.step < 1 {
+            told.extend(lead.advance(true).unwrap());
+        }
+        told.extend(lead.settle().unwrap());
+        lead.hurry().unwrap();
+        while lead.durable(name) != Some(1) {
+            told.extend(lead.advance(false).unwrap());
+            std::thread::yield_now();
+        }
+        assert_eq!(last(&told), 0, "it is cut: {stages} stages");
+        replica.kill();
+        let mut replica = Manner::new(3 - stages, 50).start(&model, &store);
+        let lead = replica.lead();
+        admit(lead, &plans[0], &model, &store);
+        assert_eq!(lead.progress(name).unwrap().0.step, 1);
+        while !lead.is_idle() {
+            told.extend(lead.advance(true).unwrap());
+        }
+        told.extend(lead.drain().unwrap());
+        assert_eq!(last(&told), 1, "{stages} stages");
+        replica.close().unwrap();
     }
 }
 

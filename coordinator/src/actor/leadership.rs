@@ -71,7 +71,9 @@ fn take_lease(
             }
             Some(seen) => {
                 let (owner, term) = (&seen.owner, seen.term);
-                tracing::info!(owner, %term, left = %seen.left, "waiting for the lease");
+                if watch.is_news(&seen) {
+                    tracing::info!(owner, %term, left = %seen.left, "waiting for the lease");
+                }
                 #[expect(
                     clippy::disallowed_methods,
                     reason = "the shell waits for a lease that is not renewed any more, which nobody announces"

@@ -17,13 +17,24 @@ pub struct Watch {
     lasts: Micros,
     /// As it was seen last, and since when it has been so.
     seen: Option<(Term, Micros, Micros)>,
+    /// Whose leadership it was told of last that it is waited for.
+    told: Option<Term>,
 }
 
 impl Watch {
     /// Begins to watch leases that last so long.
     #[must_use]
     pub fn new(lasts: Micros) -> Self {
-        Self { lasts, seen: None }
+        Self {
+            lasts,
+            seen: None,
+            told: None,
+        }
+    }
+
+    /// Whether it is news that this leadership is waited for: a stand-in waits for days, and says so once.
+    pub fn is_news(&mut self, seen: &Seen) -> bool {
+        self.told.replace(seen.term) != Some(seen.term)
     }
 
     /// Notes what a lease is at this time, by a clock that never jumps; whether it may be taken over.
@@ -100,11 +111,13 @@ mod tests {
         assert!(!watch.is_free(&seen, Micros(5)));
         assert!(!watch.is_free(&seen, Micros(4_400_000)));
         assert!(watch.is_free(&seen, Micros(4_600_000)));
+        assert!(watch.is_news(&seen) && !watch.is_news(&seen));
         // Another took it meanwhile.
         let other = Seen {
             term: Term(2),
             ..seen
         };
         assert!(!watch.is_free(&other, Micros(4_700_000)));
+        assert!(watch.is_news(&other) && !watch.is_news(&other));
     }
 }

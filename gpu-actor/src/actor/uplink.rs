@@ -1,5 +1,6 @@
 //! The connection to the coordinator: orders in, notices out, and again when it breaks.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,9 @@ pub(super) enum Uplinked {
 /// Notices that may wait for the network; one more is refused: the connection ends, and the node starts over.
 const OUTBOX: usize = 4096;
 
+/// Reasons why the coordinator is not reached that are told in a row, at most.
+const REASONS: usize = 16;
+
 /// A renewal that failed is tried again after so long.
 const AGAIN: Duration = Duration::from_secs(30);
 
@@ -48,6 +52,7 @@ pub(super) async fn run(
         settings.incarnation,
     );
     let own = Credential::load(&settings.credential);
+    let mut troubles = Troubles::default();
     loop {
         if let Ok(own) = &own
             && let Err(error) = renew::show_file(&endpoint, own, &settings.credential)
@@ -59,6 +64,7 @@ pub(super) async fn run(
             .await
         {
             Ok(peer) => {
+                troubles.over();
                 let renewing = tokio::spawn(renew_while_up(
                     settings.clone(),
                     Arc::clone(&endpoint),
@@ -81,12 +87,33 @@ pub(super) async fn run(
                     return;
                 }
             }
-            Err(error) => tracing::debug!(%error, "the coordinator is not reached"),
+            Err(error) => {
+                let reason = error.to_string();
+                if troubles.is_news(&reason) {
+                    tracing::warn!(reason, "the coordinator is not reached, and is tried again");
+                }
+            }
         }
         if told.is_closed() {
             return;
         }
         backoff.pause().await;
+    }
+}
+
+/// Why the coordinator is not reached: told once for each reason, however often it is tried.
+#[derive(Debug, Default)]
+struct Troubles(BTreeSet<String>);
+
+impl Troubles {
+    /// Whether this reason was not told since it was reached last.
+    fn is_news(&mut self, reason: &str) -> bool {
+        self.0.len() < REASONS && self.0.insert(reason.to_owned())
+    }
+
+    /// It is reached.
+    fn over(&mut self) {
+        self.0.clear();
     }
 }
 
@@ -171,4 +198,22 @@ async fn renew_while_up(settings: NodeSettings, endpoint: Arc<Endpoint>, peer: P
 )]
 async fn pause(so_long: Duration) {
     tokio::time::sleep(so_long).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_why_the_coordinator_is_not_reached_is_told_once_until_it_is() {
+        let mut troubles = Troubles::default();
+        for round in 0..2 {
+            assert!(troubles.is_news("nobody answers"), "{round}");
+            assert!(troubles.is_news("the certificate is of another cluster"));
+            assert!(!troubles.is_news("nobody answers"));
+            troubles.over();
+        }
+        let told = (0..100).filter(|n| troubles.is_news(&n.to_string()));
+        assert_eq!(told.count(), REASONS);
+    }
 }

@@ -4,6 +4,7 @@
 //!   on both sides, however much waits.
 //! - `UN-2` A number that was told once is never another notice's.
 //! - `UN-3` What is not numbered is told behind the notices that were there before it.
+//! - `UN-4` Of heartbeats only the newest is held back: nothing that time alone makes gathers behind a coordinator that does not hear.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -65,6 +66,11 @@ impl Unheard {
     pub(super) fn hold_back(&mut self, notice: Notice) -> Option<Notice> {
         if self.cursor >= self.next && self.behind.is_empty() {
             return Some(notice);
+        }
+        // UN-4
+        if matches!(notice, Notice::Heartbeat { .. }) {
+            let beats = |held: &Notice| matches!(held, Notice::Heartbeat { .. });
+            self.behind.retain(|(_, held)| !beats(held));
         }
         // UN-3
         self.behind.push_back((self.next, notice));
@@ -191,6 +197,22 @@ mod tests {
             notice,
         };
         unheard.keep(told, None);
+    }
+
+    #[test]
+    fn un_4_of_heartbeats_only_the_newest_waits() {
+        let mut unheard = Unheard::new();
+        step(&mut unheard);
+        let beat = |tokens| Notice::Heartbeat {
+            device_age: Micros(0),
+            memory_used: shared::units::Bytes(0),
+            tokens,
+        };
+        for tokens in 0..1_000 {
+            assert_eq!(unheard.hold_back(beat(tokens)), None);
+        }
+        let due = unheard.due();
+        assert_eq!((due.len(), due.last()), (2, Some(&beat(999))));
     }
 
     fn step(unheard: &mut Unheard) {

@@ -208,11 +208,17 @@ impl Coordinator {
             self.may_take(to)?;
         }
         let target = self.migrated(from, to);
-        let target = target.map_err(|why| refusal(RefusalCode::NoCapacity, why.to_string()))?;
+        let kept_out = || match self.kept_out() {
+            out if out.is_empty() => String::new(),
+            out => format!(" ({})", out.join("; ")),
+        };
+        let nowhere = |why| refusal(RefusalCode::NoCapacity, format!("{why}{}", kept_out()));
+        let target = target.map_err(|why| nowhere(why.to_string()))?;
         let whole = target.len() == self.book.layout.replicas.len();
         if !whole {
-            let message = format!("no node is free for the stage of {from}: start one or name one");
-            return Err(refusal(RefusalCode::NoCapacity, message));
+            return Err(nowhere(format!(
+                "no node is free for the stage of {from}: start one or name one"
+            )));
         }
         self.begin_move(target, format!("the stage of {from} was asked to move"));
         Ok(Reply::Done)

@@ -116,6 +116,21 @@ fn a_drain_says_whether_a_machine_may_go_before_its_steps_end() {
 }
 
 #[test]
+fn a_move_that_finds_no_node_names_those_that_are_kept_out_and_why() {
+    let (mut desk, _) = at_work(1, &["a", "b", "c"]);
+    drain(&mut desk, "b", false).unwrap();
+    super::desk::leaves(&mut desk, "c", 30);
+    let (from, to) = (name("a"), None);
+    let Reply::Refused(refusal) = desk.ask(Request::Migrate { from, to }) else {
+        panic!("no node may have it");
+    };
+    assert_eq!(refusal.code, RefusalCode::NoCapacity);
+    for told in ["stage of a", "`spotmux drain b --undo`", "c leaves"] {
+        assert!(refusal.message.contains(told), "{told}: {refusal}");
+    }
+}
+
+#[test]
 fn cl_13_a_move_goes_to_no_node_that_is_drained_meanwhile() {
     let (mut desk, job) = at_work(1, &["a", "b", "c"]);
     drain(&mut desk, "a", false).unwrap();
