@@ -1,6 +1,7 @@
 //! Machines come and go as a recorded market has it: the same bytes, on time, and nothing is left over.
 
 mod ec2;
+mod risk;
 mod slurm;
 
 use std::collections::BTreeMap;
