@@ -120,8 +120,19 @@ impl Ledger {
 
     /// Whether a state of this job is due and not yet durable.
     pub(super) fn waits(&self, job: &JobName) -> bool {
-        let mut due = self.open.iter().filter(|(_, open)| open.progress.is_some());
-        due.any(|((other, _), _)| other == job)
+        self.due_of(job).next().is_some()
+    }
+
+    /// Whether the store falls behind the states of this job: one is on its way to it while steps go on, and rounds are planned
+    /// before that is there, so only a second one says that it is too slow.
+    pub(super) fn is_behind(&self, job: &JobName) -> bool {
+        self.due_of(job).nth(1).is_some()
+    }
+
+    fn due_of(&self, job: &JobName) -> impl Iterator<Item = u64> {
+        let due = self.open.iter().filter(|(_, open)| open.progress.is_some());
+        due.filter(move |((other, _), _)| other == job)
+            .map(|((_, step), _)| *step)
     }
 }
 
@@ -158,8 +169,14 @@ mod tests {
         assert_eq!((whole.progress.step, whole.parts.len()), (5, 2));
         // LG-2
         assert_eq!(ledger.due(&job, &progress(5)), None);
-        assert!(ledger.waits(&job));
+        assert!(ledger.waits(&job) && !ledger.is_behind(&job));
+        assert!(ledger.ask(&job, 6));
+        assert!(!ledger.is_behind(&job), "the next is not due");
+        assert_eq!(ledger.due(&job, &progress(6)), None);
+        assert!(ledger.is_behind(&job));
         ledger.sealed(&job, 5);
+        assert!(!ledger.is_behind(&job) && ledger.waits(&job));
+        assert!(ledger.give_up(&job, 6));
         assert!(!ledger.ask(&job, 5) && ledger.waiting().is_empty());
         assert!(ledger.ask(&job, 6) && ledger.give_up(&job, 6) && !ledger.give_up(&job, 6));
     }
