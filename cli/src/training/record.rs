@@ -162,11 +162,11 @@ fn torn(error: serde_json::Error) -> String {
     format!("{PROVENANCE}: {error}")
 }
 
-/// What of a record its files are held against, whatever version it is of.
+/// What of a record its files are held against, whatever version it is of; one that does not speak of files says nothing of them.
 #[derive(Deserialize)]
 struct Files {
     #[serde(default)]
-    files: Vec<FileRecord>,
+    files: Option<Vec<FileRecord>>,
 }
 
 /// What is wrong in an adapter folder by the record in it; nothing where there is none.
@@ -176,7 +176,7 @@ pub(super) fn damage_in(adapter: &Path) -> Option<String> {
         Err(damage) => return Some(damage),
     };
     match serde_json::from_str::<Files>(&text) {
-        Ok(Files { files }) => damage(&files, adapter),
+        Ok(Files { files }) => damage(&files?, adapter),
         Err(error) => Some(torn(error)),
     }
 }
@@ -258,6 +258,10 @@ mod tests {
             assert!(damage.starts_with("spotmux.json: "), "{damage}");
             assert_eq!(damage_in(adapter), Some(damage));
         }
+        fs::write(&place, r#"{"newer": 1}"#).unwrap();
+        assert_eq!(damage_in(adapter), None, "it says nothing of files");
+        fs::write(&place, r#"{"newer": 1, "files": []}"#).unwrap();
+        assert!(damage_in(adapter).is_some());
         let file = FileRecord::of("weights", b"w");
         let text = serde_json::json!({"newer": 1, "files": [file]}).to_string();
         fs::write(&place, text).unwrap();
