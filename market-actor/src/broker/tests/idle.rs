@@ -60,3 +60,46 @@ fn no_policy_takes_a_machine_that_would_have_nothing_to_do() {
         }
     }
 }
+
+#[test]
+fn nodes_of_a_fixed_list_without_a_stage_are_idle_too() {
+    let seen = |seats: usize| {
+        let mut wide = terms();
+        (wide.fewest, wide.choice) = (4, fixed(Policy::OnDemand));
+        let mut world = World::new(wide, 0);
+        (world.seats, world.listed) = (seats, true);
+        world.pass(200);
+        let account = world.broker.purse.of(JobId(1));
+        let waste = account.waste.0 as f64 / account.spent().0 as f64;
+        (world.decided().rate, waste)
+    };
+    let (all, half) = (seen(4), seen(2));
+    assert!((half.0 / all.0 - 1.0).abs() < 0.1, "{all:?} and {half:?}");
+    assert!(half.1 > 0.4, "{half:?}");
+}
+
+#[test]
+fn who_has_no_stage_is_given_up_first() {
+    let mut wide = terms();
+    (wide.fewest, wide.deadline) = (4, Micros(400 * 60 * S));
+    wide.choice = fixed(Policy::OnDemand);
+    let mut world = World::new(wide.clone(), 0);
+    (world.seats, world.newest) = (2, true);
+    world.pass(90);
+    let names: Vec<NodeName> = world
+        .machines
+        .values()
+        .map(|want| world.node(want))
+        .collect();
+    assert_eq!(names.len(), 4);
+    wide.fewest = 2;
+    world.restart(wide, 1);
+    world.pass(200);
+    assert_eq!(world.machines.len(), 2);
+    let left: Vec<NodeName> = world
+        .machines
+        .values()
+        .map(|want| world.node(want))
+        .collect();
+    assert_eq!(left, names[2..]);
+}
