@@ -65,7 +65,7 @@ use shared::ids::{JobId, NodeName};
 use shared::units::{MicroUsd, Micros};
 
 use crate::custody::record::Entry;
-use crate::custody::{self, Custody};
+use crate::custody::{self, Custody, Stage};
 use crate::market::Pool;
 use crate::now::Now;
 use crate::provider::{Kind, Sighting};
@@ -366,7 +366,7 @@ impl Broker {
         let news = jobs.iter().any(|job| job.is_live() && is_news(job));
         self.jobs = jobs;
         self.place();
-        // Also those that are being emptied: what they do meanwhile is done.
+        // Also those that leave or are being emptied: what they do meanwhile is done.
         let held = self.custody.held().values();
         let serving = held.filter(|held| self.works(held)).count();
         let useful = self
@@ -385,10 +385,14 @@ impl Broker {
 }
 
 impl Broker {
-    /// Whether a machine does work: its node holds a stage, as far as that is known.
+    /// Whether a machine does work: its node holds a stage, as far as that is known. One that has its notice works to its end.
     fn works(&self, held: &custody::Held) -> bool {
-        let node = self.nodes.get(&held.node);
-        held.serves() && node.is_none_or(|node| node.holds)
+        let holds = self.nodes.get(&held.node).map(|node| node.holds);
+        match held.stage {
+            Stage::Serving { .. } => holds.unwrap_or(true),
+            Stage::Leaving { .. } => holds.unwrap_or(false),
+            _ => false,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::super::*;
 use super::world::*;
 use crate::policy::Policy;
+use crate::provider::Certainty;
 
 #[test]
 fn a_rate_is_that_of_machines_that_hold_a_stage() {
@@ -102,4 +103,23 @@ fn who_has_no_stage_is_given_up_first() {
         .map(|want| world.node(want))
         .collect();
     assert_eq!(left, names[2..]);
+}
+
+#[test]
+fn a_machine_that_has_its_notice_works_to_its_end() {
+    let mut wide = terms();
+    (wide.fewest, wide.choice) = (2, fixed(Policy::OnDemand));
+    wide.deadline = Micros(400 * 60 * S);
+    let mut world = World::new(wide, 0);
+    world.pass(60);
+    for _ in 0..16 {
+        let (id, _) = world.first(Kind::OnDemand);
+        world.signal(&id, Certainty::Notice);
+        world.pass(21);
+    }
+    let rate = world.decided().rate / 600.0;
+    assert!((rate - 1.0).abs() < 0.1, "{rate} of what a machine does");
+    let account = world.broker.purse.of(JobId(1));
+    let waste = account.waste.0 as f64 / account.spent().0 as f64;
+    assert!(waste < 0.1, "{waste}");
 }

@@ -196,7 +196,8 @@ fn a_deadline_that_is_over_or_far_away_is_weighed_by_the_time_that_is_left() {
     let decided = world.decided();
     assert_eq!((decided.slot, decided.pressing), (0, None), "{decided:?}");
     assert_eq!(decided.late, [JobId(1)]);
-    // More slots than a plan has.
+    // More slots than a plan has; the first is not asked for any more.
+    world.jobs[0].ended = true;
     let mut far = job(3);
     far.deadline = Some(Micros(60_000 * 60 * S));
     world.jobs.push(far);
@@ -204,5 +205,6 @@ fn a_deadline_that_is_over_or_far_away_is_weighed_by_the_time_that_is_left() {
     world.pass(130);
     let decided = world.decided();
     assert!(decided.slot > 50_000, "{decided:?}");
-    assert_eq!(decided.pressing, Some(JobId(3)));
+    assert_eq!((decided.pressing, decided.late.len()), (Some(JobId(3)), 0));
+    assert_eq!(decided.note, None, "{decided:?}");
 }
