@@ -190,7 +190,7 @@ impl<T, E: Into<anyhow::Error>> OrExit<T> for Result<T, E> {
 
 /// What to do about a reason of the system that says little by itself.
 pub(crate) fn remedy(error: &(dyn Error + 'static)) -> Option<&'static str> {
-    let mut causes = iter::successors(Some(error), |cause| cause.source());
+    let mut causes = iter::successors(Some(error), |&cause| cause.source());
     causes
         .any(|cause| {
             let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);

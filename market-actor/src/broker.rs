@@ -13,6 +13,7 @@
 //! | `offers` | what can be had now, pool by pool |
 //! | `places` | where all jobs at work may be |
 //! | `decide` | how many machines |
+//! | `pressing` | for whose deadline |
 //! | [`thought`] | what takes long to say, to be answered elsewhere |
 //! | `reconcile` | machines asked for and given up so that as many stand |
 //! | `machines`, `emptying` | what becomes of single machines; taking work off them first |
@@ -35,6 +36,8 @@
 //!   price on demand; what a policy is offered, and what is held against budgets, is what would be asked for.
 //! - BR-8: while the coordinator is not heard nothing is decided: what jobs want is not known.
 //! - BR-9: machines are where all jobs at work may be (`places`).
+//! - BR-10: a job with a deadline whose steps are not known yet finds the fewest machines: it is admitted, and its steps are told, only
+//!   where some serve.
 
 mod choosing;
 mod decide;
@@ -45,6 +48,7 @@ pub mod kept;
 mod machines;
 mod offers;
 mod places;
+mod pressing;
 pub mod progress;
 pub mod purse;
 mod reconcile;
@@ -61,7 +65,7 @@ use shared::ids::{JobId, NodeName};
 use shared::units::{MicroUsd, Micros};
 
 use crate::custody::record::Entry;
-use crate::custody::{self, Custody};
+use crate::custody::{self, Custody, Stage};
 use crate::market::Pool;
 use crate::now::Now;
 use crate::provider::{Kind, Sighting};
@@ -118,8 +122,10 @@ pub struct Broker {
     /// Stretches that are being replayed, by question.
     lessons: BTreeMap<u64, Lesson>,
     meter: Meter,
-    /// Live jobs that were told to be late.
+    /// Live jobs that are late.
     late: BTreeSet<JobId>,
+    /// Live jobs of which it was told that they are, once.
+    told_late: BTreeSet<JobId>,
     purse: Purse,
     halts: Halts,
     jobs: Vec<JobTold>,
@@ -181,6 +187,7 @@ impl Broker {
             lessons: BTreeMap::new(),
             meter: Meter::default(),
             late: BTreeSet::new(),
+            told_late: BTreeSet::new(),
             purse: Purse::default(),
             halts: Halts::default(),
             jobs: Vec::new(),
@@ -351,11 +358,15 @@ impl Broker {
         self.heard = true;
         let had = self.jobs.iter().any(JobTold::is_live);
         let has = jobs.iter().any(JobTold::is_live);
-        let known = |id: JobId| self.jobs.iter().any(|job| job.id == id);
-        let more = jobs.iter().any(|job| job.is_live() && !known(job.id));
+        let before = |id: JobId| self.jobs.iter().find(|job| job.id == id);
+        let is_news = |job: &JobTold| match before(job.id) {
+            Some(before) => before.total_steps == 0 && job.total_steps > 0,
+            None => true,
+        };
+        let news = jobs.iter().any(|job| job.is_live() && is_news(job));
         self.jobs = jobs;
         self.place();
-        // Also those that are being emptied: what they do meanwhile is done.
+        // Also those that leave or are being emptied: what they do meanwhile is done.
         let held = self.custody.held().values();
         let serving = held.filter(|held| self.works(held)).count();
         let useful = self
@@ -363,7 +374,7 @@ impl Broker {
             .useful(u32::try_from(serving).unwrap_or(u32::MAX));
         self.meter.see(&self.jobs, useful, now.steady);
         self.purse.charge(&self.jobs);
-        self.due |= had != has || more;
+        self.due |= had != has || news;
         self.machine(custody::Event::Joined(alive), now, effects);
         self.leave_by_themselves(now, effects);
         self.empty_again(now, effects);
@@ -374,10 +385,14 @@ impl Broker {
 }
 
 impl Broker {
-    /// Whether a machine does work: its node holds a stage, as far as that is known.
+    /// Whether a machine does work: its node holds a stage, as far as that is known. One that has its notice works to its end.
     fn works(&self, held: &custody::Held) -> bool {
-        let node = self.nodes.get(&held.want.token);
-        held.serves() && node.is_none_or(|node| node.holds)
+        let holds = self.nodes.get(&held.node).map(|node| node.holds);
+        match held.stage {
+            Stage::Serving { .. } => holds.unwrap_or(true),
+            Stage::Leaving { .. } => holds.unwrap_or(false),
+            _ => false,
+        }
     }
 }
 

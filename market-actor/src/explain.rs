@@ -280,7 +280,7 @@ pub fn at_slot(
     slot: u32,
     ahead: u32,
 ) -> Option<Explanation> {
-    let mut memory = Memory::default();
+    let mut memory = Memory::since(course.first as u64);
     let mut found = None;
     let _ = play_from(problem, course, Standing::default(), |situation| {
         if situation.slot == slot {

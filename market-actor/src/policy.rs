@@ -4,7 +4,8 @@
 //! job goes on after a restart where it was. Under every policy lies the safety net ([`net`]), over every one the rules
 //! of its tenant ([`tenant`]).
 //!
-//! - POL-1: no policy takes a machine that adds no work.
+//! - POL-1: no policy wishes for a machine that adds no work. What the net makes of a wish may have one, where as many are held: to
+//!   let it go would cost a change in a slot that has none to lose.
 
 pub mod chain;
 pub mod ending;
@@ -77,6 +78,20 @@ pub struct Memory {
     /// Whether [`Net::Lock`] holds the job.
     #[serde(default)]
     pub locked: bool,
+    /// Number of the market's slot in which the job began: what is drawn for one job says nothing of another's.
+    #[serde(default)]
+    pub begun: u64,
+}
+
+impl Memory {
+    /// Nothing remembered yet of a job that begins in a slot of the market.
+    #[must_use]
+    pub fn since(begun: u64) -> Self {
+        Self {
+            begun,
+            ..Self::default()
+        }
+    }
 }
 
 /// The safety net's settings.

@@ -91,7 +91,7 @@ impl Moment {
     /// The whole life of the job in a market.
     pub(crate) fn lived(&self, market: &Market) -> Outcome {
         let course = Course::plain(market, self.start);
-        let mut memory = Memory::default();
+        let mut memory = Memory::since(self.start as u64);
         self.source.with(market, &Library::new(), |foresight| {
             play(&self.problem, &course, |situation| {
                 self.policy

@@ -85,7 +85,7 @@ fn text_is_utf8_under_any_locale_and_comes_back_as_it_was() {
             .env("LANG", locale)
             .output()
             .unwrap();
-        let told = crate::sandbox::Ran::of(&output).ended_with(0).last();
+        let told = Ran::of(&output).ended_with(0).last();
         let expected: Vec<String> = answers
             .iter()
             .chain(&["\u{1f980}"])

@@ -9,7 +9,7 @@ use crate::select::pool::Member;
 /// Plays a member through a course.
 #[must_use]
 pub fn episode(case: &Case, member: &Member, course: &Course<'_>) -> Outcome {
-    let mut memory = Memory::default();
+    let mut memory = Memory::since(course.first as u64);
     member
         .source
         .with(course.market, &case.library, |foresight| {

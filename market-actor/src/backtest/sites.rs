@@ -164,7 +164,7 @@ pub fn trips(journey: &Journey, roamer: &Roamer) -> Vec<Trip> {
 fn stay(journey: &Journey, start: usize, site: usize, member: &Member) -> Trip {
     let market = &journey.markets[site];
     let course = Course::plain(market, start);
-    let mut memory = Memory::default();
+    let mut memory = Memory::since(start as u64);
     let outcome = member.source.with(market, &Library::new(), |foresight| {
         play(&journey.problem, &course, |situation| {
             let policy = &member.policy;

@@ -57,7 +57,7 @@ impl Broker {
             before: self.meter.done(),
             member,
             chosen,
-            memory: Memory::default(),
+            memory: Memory::since(self.history.number()),
             losses: vec![0],
             waited: 0,
             target: Held::default(),
@@ -87,7 +87,7 @@ impl Broker {
         say(effects, false, what);
         if let Some(stretch) = &mut self.stretch {
             (stretch.member, stretch.chosen) = (member, chosen);
-            stretch.memory = Memory::default();
+            stretch.memory = Memory::since(stretch.first);
         }
         self.changed();
     }
@@ -180,6 +180,7 @@ impl Broker {
             problem,
             market,
             played,
+            begun: over.first,
             safety: self.terms.safety,
         };
         let number = self.think(Matter::Replay(Box::new(replay)), effects);

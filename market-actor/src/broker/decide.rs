@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use shared::ids::JobId;
-use shared::units::{MicroUsd, Micros};
+use shared::units::Micros;
 
+use super::pressing::Place;
 use super::thought::{Answer, Found, Matter, Question, Waiting, Wondering};
 use super::told::{Decided, JobTold, Unasked};
-use super::work::Demand;
-use super::{Broker, Effect, say, stretch};
+use super::{Broker, Effect, say};
 use crate::market::Slot;
 use crate::money::Verdict;
 use crate::now::Now;
@@ -16,17 +16,6 @@ use crate::policy::Memory;
 use crate::policy::tenant::Rules;
 use crate::problem::decision::{Decision, Reason};
 use crate::problem::offer::{Held, Offer, slot_price};
-use crate::problem::{MOST_SLOTS, Problem};
-
-/// Whether a demand can be met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fit {
-    InTime,
-    /// All machines would need so much more time.
-    Late {
-        short: Micros,
-    },
-}
 
 /// What is wanted, and who said so.
 struct Wish {
@@ -44,6 +33,7 @@ impl Broker {
         let live = self.jobs.iter().filter(|job| job.is_live());
         let live: BTreeSet<JobId> = live.map(|job| job.id).collect();
         self.late.retain(|id| live.contains(id));
+        self.told_late.retain(|id| live.contains(id));
         let losses = self.stretch.as_ref().map_or(&[][..], |own| &own.losses);
         // Before all that decides, also where no policy is asked.
         let offer = rules.less(self.offer(&rules, now), losses, self.terms.slot);
@@ -62,7 +52,7 @@ impl Broker {
                 self.hold_to(wish, offer, now, effects);
             }
             Ok(_) if self.waiting.is_some() => self.due = true,
-            Ok((wondering, pressing)) => {
+            Ok((wondering, (pressing, hopes))) => {
                 let Some(stretch) = &self.stretch else {
                     return;
                 };
@@ -74,6 +64,7 @@ impl Broker {
                     offer,
                     member,
                     pressing,
+                    hopes,
                 });
             }
         }
@@ -134,7 +125,15 @@ impl Broker {
                 };
                 (held, Some(Unasked::Late))
             }
+            // Nothing else would be in time.
+            _ if awaited.hopes => (offer.fill_most(self.terms.useful(self.terms.most)), None),
             _ => (decision.held, None),
+        };
+        // BR-10
+        let unmeasured = self.jobs.iter().any(|job| job.is_unmeasured(now.wall));
+        let held = match unmeasured && held.count() < self.terms.fewest {
+            true => offer.fill_most(self.terms.fewest),
+            false => held,
         };
         let wish = Wish {
             held,
@@ -221,7 +220,7 @@ impl Broker {
         }
     }
 
-    /// What a policy is asked and whose deadline presses, or why none is asked. Work is counted in slots of a machine: prices are of
+    /// What a policy is asked, whose deadline presses and whether that rests on spot, or why none is asked. Work is counted in slots of a machine: prices are of
     /// those too.
     fn wondering(
         &mut self,
@@ -229,7 +228,7 @@ impl Broker {
         offer: &Offer,
         now: Now,
         effects: &mut Vec<Effect>,
-    ) -> Result<(Wondering, Option<JobId>), Unasked> {
+    ) -> Result<(Wondering, (Option<JobId>, bool)), Unasked> {
         let allowed = self.sightings.iter().find(|one| rules.allows(&one.pool));
         let live = self.jobs.iter().any(JobTold::is_live);
         if live && allowed.is_none() && !self.sightings.is_empty() {
@@ -252,40 +251,25 @@ impl Broker {
         let within = Micros(left.saturating_mul(length.0));
         let progress = (self.meter.done() - stretch.before).max(0.0) / rate;
         stretch.work = progress;
-        let member = stretch.member;
+        let (member, first) = (stretch.member, stretch.first);
         let (losses, waited) = (stretch.losses.clone(), stretch.waited);
         let memory = stretch.memory.clone();
         let demands = self.meter.demands(&self.jobs, within, now.wall);
-        let mut chosen = None;
-        for demand in &demands {
-            let found = self.problem(demand, (slot, progress), (rate, held), price)?;
-            let (Some(id), Fit::Late { short }) = (demand.job, found.1) else {
-                if found.1 == Fit::InTime && chosen.is_none() {
-                    chosen = Some((found.0, demand.job));
-                }
-                if let Some(id) = demand.job {
-                    self.late.remove(&id);
-                }
-                continue;
-            };
-            if self.late.insert(id) {
-                say(effects, true, self.lateness(id, short));
-            }
-        }
-        // Where no deadline can be met any more, that of all says what the work is still worth.
-        let (problem, job) = match (chosen, demands.iter().find(|demand| demand.job.is_none())) {
-            (Some(chosen), _) => chosen,
-            (None, Some(all)) => (
-                self.problem(all, (slot, progress), (rate, held), price)?.0,
-                None,
-            ),
-            (None, None) => return Err(Unasked::NoWork),
-        };
-        let wondering = Wondering {
-            member,
-            problem,
+        let place = Place {
             slot,
             progress,
+            rate,
+            held,
+            offer: *offer,
+            price,
+        };
+        let pressed = self.press(&demands, &place, effects)?;
+        let awaited = (pressed.job, pressed.hopes);
+        let wondering = Wondering {
+            member,
+            problem: pressed.problem,
+            slot: pressed.slot,
+            progress: pressed.progress,
             held,
             offer: *offer,
             slots: self.history.slots().to_vec(),
@@ -294,59 +278,13 @@ impl Broker {
             waited,
             rules: rules.clone(),
             pool,
-            memory,
+            memory: match pressed.anew {
+                true => Memory::since(first),
+                false => memory,
+            },
             safety: self.terms.safety,
         };
-        Ok((wondering, job))
-    }
-
-    /// The problem of a demand in the slot under way after so much progress, at a rate of a machine in a slot and from what is held;
-    /// and whether it can be met on all machines. What its share in the tokens makes more than that is as much as that: a job that
-    /// alone would be done in time is to be helped as far as can be.
-    fn problem(
-        &self,
-        demand: &Demand,
-        (slot, progress): (u32, f64),
-        (rate, held): (f64, Held),
-        price: MicroUsd,
-    ) -> Result<(Problem, Fit), Unasked> {
-        let length = self.terms.slot.0.max(1);
-        // A deadline within this slot is one of this slot.
-        let ahead = (demand.within.0 / length).max(u64::from(demand.within.0 > 0));
-        let soft = u64::from(slot).saturating_add(ahead);
-        let soft = soft.clamp(1, u64::from(MOST_SLOTS / 2)) as u32;
-        let whole = stretch::problem(&self.terms, progress + demand.work / rate, soft, price);
-        let fastest = whole.fastest(None);
-        let full = whole.throughput.at(fastest);
-        let more = soft.saturating_sub(slot);
-        let most = match more {
-            0 => 0.0,
-            _ => whole.gain(held.count(), fastest) + f64::from(more - 1) * full,
-        };
-        let own = demand.own / rate;
-        let (problem, fit) = if own > most {
-            let slots = (own - most) / full.max(f64::MIN_POSITIVE);
-            let short = Micros((slots * length as f64) as u64);
-            (whole, Fit::Late { short })
-        } else {
-            let work = progress + most.min(demand.work / rate);
-            (
-                stretch::problem(&self.terms, work, soft, price),
-                Fit::InTime,
-            )
-        };
-        problem.check()?;
-        Ok((problem, fit))
-    }
-
-    fn lateness(&self, id: JobId, short: Micros) -> String {
-        let job = self.jobs.iter().find(|job| job.id == id);
-        let name = job.map_or_else(String::new, |job| job.name.to_string());
-        format!(
-            "job {name} ({id}) cannot be done by its deadline any more: alone on {} machines it would be {short} late. It goes on \
-             with what other deadlines hold; cancel it, or submit it with a later deadline",
-            self.terms.useful(self.terms.most)
-        )
+        Ok((wondering, awaited))
     }
 
     /// BR-5: on-demand that works is kept while spot has not been cheaper for long enough.

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! - PR-1: a job that the coordinator does not show any more has done what it had: the sum does not fall with it, nor over a restart.
-//! - PR-2: a job that goes on from an older state has done that many steps fewer. The coordinator shows its step at once and its tokens
-//!   with its next step: so a step's size is taken only from tokens that are new.
+//! - PR-2: a job that goes on from an older state has done that many steps fewer. Its step and its tokens fall together; in a snapshot
+//!   of an older coordinator the tokens came with its next step: so a step's size is taken only from tokens that are new.
 
 use std::collections::{BTreeMap, BTreeSet};
 

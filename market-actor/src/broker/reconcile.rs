@@ -46,8 +46,8 @@ impl Broker {
         Some(Want { token, pool, kind })
     }
 
-    /// Lets go of machines of a kind beyond `wanted`, first those that are where they may not be (BR-9), then those that serve least,
-    /// while `all` others serve (BR-2).
+    /// Lets go of machines of a kind beyond `wanted`, first those that are where they may not be (BR-9), then those that serve least:
+    /// not yet, or without a stage; while `all` others serve (BR-2). One without a stage serves as well: it takes the seat of who goes.
     fn give_up(&mut self, kind: Kind, wanted: u32, all: u32, now: Now, effects: &mut Vec<Effect>) {
         let counted: Vec<&custody::Held> = self
             .custody
@@ -57,18 +57,19 @@ impl Broker {
         let allowed = |held: &custody::Held| self.is_allowed(&held.want.pool);
         let serves = |held: &&&custody::Held| held.serves() && allowed(held);
         let mut serving = counted.iter().filter(serves).count() as u32;
-        let mut own: Vec<(bool, bool, Reverse<NodeName>, NodeName)> = counted
+        let mut own: Vec<([bool; 3], Reverse<NodeName>, NodeName)> = counted
             .iter()
             .filter(|held| held.want.kind == kind)
             .map(|held| {
                 let token = held.want.token.clone();
-                (allowed(held), held.serves(), Reverse(token.clone()), token)
+                let place = [allowed(held), held.serves(), self.works(held)];
+                (place, Reverse(token.clone()), token)
             })
             .collect();
         own.sort();
-        let elsewhere = own.iter().filter(|(allowed, ..)| !allowed).count();
+        let elsewhere = own.iter().filter(|([allowed, ..], ..)| !allowed).count();
         let surplus = elsewhere + (own.len() - elsewhere).saturating_sub(wanted as usize);
-        for (allowed, serves, _, token) in own.into_iter().take(surplus) {
+        for ([allowed, serves, _], _, token) in own.into_iter().take(surplus) {
             // Who is elsewhere is not among those that serve.
             if serves && all > 0 && serving < all + u32::from(allowed) {
                 continue;

@@ -61,7 +61,7 @@ impl Stretch {
         self.first = number - slots;
         self.losses = vec![0];
         self.waited = 0;
-        self.memory = Memory::default();
+        self.memory = Memory::since(self.first);
         number
     }
 

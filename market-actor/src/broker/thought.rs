@@ -47,6 +47,8 @@ pub struct Replay {
     pub(super) market: Market,
     /// Slots of the market that are played, its last.
     pub(super) played: usize,
+    /// Number of the slot in which it began.
+    pub(super) begun: u64,
     pub(super) safety: Safety,
 }
 
@@ -91,6 +93,8 @@ pub(super) struct Waiting {
     pub(super) offer: Offer,
     pub(super) member: Member,
     pub(super) pressing: Option<JobId>,
+    /// Whether its deadline is only met with spot that may vanish.
+    pub(super) hopes: bool,
 }
 
 impl Question {
@@ -139,7 +143,7 @@ impl Replay {
         let first = self.market.slots.len().saturating_sub(self.played);
         let course = Course::plain(&self.market, first);
         let members = self.members.iter().map(|member| {
-            let mut memory = Memory::default();
+            let mut memory = Memory::since(self.begun);
             let outcome = member
                 .source
                 .with(&self.market, &Library::new(), |foresight| {

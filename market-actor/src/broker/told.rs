@@ -43,7 +43,7 @@ pub struct JobTold {
     pub step: u64,
     /// Optimizer steps in all.
     pub total_steps: u64,
-    /// Tokens passed.
+    /// Tokens of the steps taken: they fall with the step when the job goes on from an older state.
     pub tokens: u64,
     /// When its owner wants it done, since 1970.
     pub deadline: Option<Micros>,
@@ -58,6 +58,13 @@ impl JobTold {
     #[must_use]
     pub const fn is_live(&self) -> bool {
         !self.ended && !self.paused
+    }
+
+    /// Whether it wants machines by a deadline that lies ahead, and its steps are not known before it is admitted on some.
+    #[must_use]
+    pub fn is_unmeasured(&self, now: Micros) -> bool {
+        let ahead = self.deadline.is_some_and(|deadline| deadline > now);
+        self.is_live() && ahead && self.total_steps == 0
     }
 }
 
@@ -82,6 +89,11 @@ pub enum Unasked {
         /// Jobs that say where they may be, and where.
         asked: String,
     },
+    /// Jobs, but no steps that are left and known.
+    #[error(
+        "no job at work has steps left that are known: what stands stays, at least the fewest machines"
+    )]
+    NoSteps,
     /// The work is no problem that can be.
     #[error("the work cannot be planned for, so what stands stays: {0}")]
     Problem(#[from] ProblemError),

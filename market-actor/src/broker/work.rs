@@ -89,7 +89,7 @@ impl Meter {
         if let Some((before, at)) = &self.seen {
             let time = now.since(*at).0 as f64 * f64::from(machines);
             let more = |job: &JobTold| match (self.known.contains(&job.id), before.get(&job.id)) {
-                // Work that is done again after a loss is not progress.
+                // Tokens of steps that are lost fall at once; what is done again takes machine time again, and counts.
                 (true, Some(before)) => job.tokens.saturating_sub(*before) as f64,
                 _ => 0.0,
             };
@@ -162,7 +162,8 @@ impl Meter {
         }
     }
 
-    /// What is asked for, who needs most first: all jobs within `whole`, and those with a deadline of their own. `now` is by the wall.
+    /// What is asked for, who needs most first: all jobs within `whole`, and those with a deadline of their own; nothing of those
+    /// whose steps are done or not known yet. `now` is by the wall.
     #[must_use]
     pub fn demands(&self, jobs: &[JobTold], whole: Micros, now: Micros) -> Vec<Demand> {
         let mut found = vec![Demand {
@@ -183,6 +184,8 @@ impl Meter {
                 within: deadline.since(now),
             });
         }
+        // A plan of no work is no machine: who has nothing left, or has not been told its steps yet, must not decide.
+        found.retain(|demand| demand.own > 0.0);
         found.sort_by(|a, b| b.pace().total_cmp(&a.pace()));
         found
     }

@@ -14,6 +14,9 @@ const LISTED: usize = 20;
 /// Why no pool is chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ChoiceError {
+    /// There is none.
+    #[error("the source has no pool at all: look for one with prices or capacities in it")]
+    Empty,
     /// None is named so.
     #[error("no pool is {name:?}; there are {}", listed(known))]
     Unknown {
@@ -65,7 +68,7 @@ fn own_name(pool: &Pool, all: &[Pool]) -> String {
 /// The pools that a name means; all where none is given.
 ///
 /// # Errors
-/// Where there are some and none is named so.
+/// Where a name is given and no pool is named so.
 pub fn named(pools: Vec<Observed>, name: Option<&str>) -> Result<Vec<Observed>, ChoiceError> {
     let Some(name) = name else {
         return Ok(pools);
@@ -74,6 +77,7 @@ pub fn named(pools: Vec<Observed>, name: Option<&str>) -> Result<Vec<Observed>, 
     let is_meant = |one: &Observed| names(&one.pool).iter().any(|own| own == name);
     let meant: Vec<Observed> = pools.into_iter().filter(is_meant).collect();
     match meant.is_empty() {
+        true if all.is_empty() => Err(ChoiceError::Empty),
         true => Err(ChoiceError::Unknown {
             name: name.to_owned(),
             known: all.iter().map(|pool| own_name(pool, &all)).collect(),
@@ -89,6 +93,9 @@ pub fn named(pools: Vec<Observed>, name: Option<&str>) -> Result<Vec<Observed>, 
 pub fn one(pools: Vec<Observed>, name: Option<&str>) -> Result<Observed, ChoiceError> {
     let all: Vec<Pool> = pools.iter().map(|one| one.pool.clone()).collect();
     let mut meant = named(pools, name)?;
+    if meant.is_empty() {
+        return Err(ChoiceError::Empty);
+    }
     match (meant.pop(), meant.is_empty()) {
         (Some(only), true) => Ok(only),
         (last, _) => {
@@ -135,6 +142,9 @@ mod tests {
             "no pool is \"2c\"; there are 1a/g5, p3, 1b"
         );
         assert_eq!(one(all[..1].to_vec(), None), Ok(all[0].clone()));
+        for name in [None, Some("1a")] {
+            assert_eq!(one(Vec::new(), name), Err(ChoiceError::Empty));
+        }
         assert_eq!(named(all.clone(), Some("1a")).map(|some| some.len()), Ok(2));
     }
 }

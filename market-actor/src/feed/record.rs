@@ -8,7 +8,8 @@
 //!
 //! The head names the version. A pool is named before its first sighting; numbers count from 0. A sighting has
 //! microseconds since 1970-01-01 UTC (`at`), a pool (`of`), and what was seen: prices in millionths of a dollar an hour (at most
-//! a million dollars), machines (at most a million); what is absent was not looked at. Another head begins the numbers of pools anew, so a process that comes
+//! a million dollars; 0 is a price, that of machines which cost nothing, as those of a fixed list), machines (at most a million); what is
+//! absent was not looked at. Another head begins the numbers of pools anew, so a process that comes
 //! back appends to the same file. A last line without its end was cut while it was written: it is passed over.
 //!
 //! RC-1: what is written and read back is what was given to write.

@@ -3,9 +3,9 @@
 //! After ROSS (arXiv 2601.14612; read in its abstract and a review). With K the on-demand price over the spot price: a
 //! warm-up takes spot only while (time left) / (work left, flat out) is above `(1 + 2 sqrt K) / (1 + sqrt K)`. Then one
 //! interval of `work left / (1 + sqrt K)` is drawn uniformly in the time left; in it the job runs flat out, spot first,
-//! outside it on spot only. An adversary who knows the policy but not the draw cannot time the market against it. The
-//! draw is keyed by a seed and the slot of the job, so a replay draws the same, whatever was seen before the job; the safety net
-//! stands under it.
+//! outside it on spot only. An adversary who knows the policy but not the seed cannot time the market against it before the interval
+//! shows. The draw is keyed by the seed, the market's slot in which the job began and the slot of the job: a replay draws the same,
+//! whatever was seen before the job, and another job draws anew. The safety net stands under it.
 
 use serde::{Deserialize, Serialize};
 use shared::random::{Domain, Stream};
@@ -45,7 +45,9 @@ pub fn decide(situation: &Situation<'_>, seed: u64, memory: &mut Memory) -> Deci
             }
             let length = (compute / (1.0 + root)).ceil();
             let room = (time - length).max(0.0) as u64;
-            let place = [situation.slot, 2, 0];
+            let [.., a, b, c, d] = memory.begun.to_be_bytes();
+            let begun = u32::from_be_bytes([a, b, c, d]);
+            let place = [situation.slot, 2, begun];
             let start = Stream::new(seed, Domain::Policy, place).below(0, room + 1) as u32;
             let from = situation.slot + start;
             let until = from + length as u32;

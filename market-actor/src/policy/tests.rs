@@ -195,22 +195,25 @@ fn the_unit_of_work_changes_no_decision() {
 }
 
 #[test]
-fn a_drawn_interval_is_that_of_seed_and_slot_whatever_was_seen_before() {
+fn a_drawn_interval_is_that_of_seed_and_begin_whatever_was_seen_before() {
     let mut problem = job(0.8, 0, 1, 1.0);
     (problem.soft_deadline, problem.hard_deadline) = (60, 90);
     problem.work *= 4.0;
     let market = market(&[(0.3, 0); 200], 1.0);
-    let drawn = |seed: u64, first: usize| {
-        let mut memory = Memory::default();
+    let drawn = |seed: u64, first: usize, begun: u64| {
+        let mut memory = Memory::since(begun);
         let policy = Policy::Ross { seed };
         play(&problem, &Course::plain(&market, first), |situation| {
             policy.decide(situation, &Persistence, &mut memory, Safety::default())
         });
         memory.interval.expect("it was drawn")
     };
-    assert_eq!(drawn(1, 14), drawn(1, 60));
-    let seeds: Vec<Interval> = (0..9).map(|seed| drawn(seed, 14)).collect();
+    assert_eq!(drawn(1, 14, 7), drawn(1, 60, 7));
+    let seeds: Vec<Interval> = (0..9).map(|seed| drawn(seed, 14, 7)).collect();
     assert!(seeds.iter().any(|one| *one != seeds[0]), "{seeds:?}");
+    // Who saw that of one job does not know that of the next.
+    let jobs: Vec<Interval> = (0..9).map(|begun| drawn(1, 14, begun)).collect();
+    assert!(jobs.iter().any(|one| *one != jobs[0]), "{jobs:?}");
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub struct Launch {
     pub processes: PathBuf,
     /// Folder of logs.
     pub logs: PathBuf,
-    /// File that `prepare` makes and that is removed with the machine, `{name}` in its name.
+    /// File that `prepare` makes and that is removed with the machine, `{name}` in its path.
     pub made: Option<PathBuf>,
     /// Machines that are gone and whose logs are kept: the newest.
     pub kept_logs: usize,

@@ -3,6 +3,7 @@
 use super::super::*;
 use super::world::*;
 use crate::policy::Policy;
+use crate::provider::Certainty;
 
 #[test]
 fn a_rate_is_that_of_machines_that_hold_a_stage() {
@@ -59,4 +60,66 @@ fn no_policy_takes_a_machine_that_would_have_nothing_to_do() {
             }
         }
     }
+}
+
+#[test]
+fn nodes_of_a_fixed_list_without_a_stage_are_idle_too() {
+    let seen = |seats: usize| {
+        let mut wide = terms();
+        (wide.fewest, wide.choice) = (4, fixed(Policy::OnDemand));
+        let mut world = World::new(wide, 0);
+        (world.seats, world.listed) = (seats, true);
+        world.pass(200);
+        let account = world.broker.purse.of(JobId(1));
+        let waste = account.waste.0 as f64 / account.spent().0 as f64;
+        (world.decided().rate, waste)
+    };
+    let (all, half) = (seen(4), seen(2));
+    assert!((half.0 / all.0 - 1.0).abs() < 0.1, "{all:?} and {half:?}");
+    assert!(half.1 > 0.4, "{half:?}");
+}
+
+#[test]
+fn who_has_no_stage_is_given_up_first() {
+    let mut wide = terms();
+    (wide.fewest, wide.deadline) = (4, Micros(400 * 60 * S));
+    wide.choice = fixed(Policy::OnDemand);
+    let mut world = World::new(wide.clone(), 0);
+    (world.seats, world.newest) = (2, true);
+    world.pass(90);
+    let names: Vec<NodeName> = world
+        .machines
+        .values()
+        .map(|want| world.node(want))
+        .collect();
+    assert_eq!(names.len(), 4);
+    wide.fewest = 2;
+    world.restart(wide, 1);
+    world.pass(200);
+    assert_eq!(world.machines.len(), 2);
+    let left: Vec<NodeName> = world
+        .machines
+        .values()
+        .map(|want| world.node(want))
+        .collect();
+    assert_eq!(left, names[2..]);
+}
+
+#[test]
+fn a_machine_that_has_its_notice_works_to_its_end() {
+    let mut wide = terms();
+    (wide.fewest, wide.choice) = (2, fixed(Policy::OnDemand));
+    wide.deadline = Micros(400 * 60 * S);
+    let mut world = World::new(wide, 0);
+    world.pass(60);
+    for _ in 0..16 {
+        let (id, _) = world.first(Kind::OnDemand);
+        world.signal(&id, Certainty::Notice);
+        world.pass(21);
+    }
+    let rate = world.decided().rate / 600.0;
+    assert!((rate - 1.0).abs() < 0.1, "{rate} of what a machine does");
+    let account = world.broker.purse.of(JobId(1));
+    let waste = account.waste.0 as f64 / account.spent().0 as f64;
+    assert!(waste < 0.1, "{waste}");
 }

@@ -103,6 +103,10 @@ pub(super) struct World {
     pub(super) rate: u64,
     /// Nodes that hold a stage: those beyond have nothing to do.
     pub(super) seats: usize,
+    /// Whether the newest nodes hold them.
+    pub(super) newest: bool,
+    /// Whether nodes have names of their own, as those of a fixed list.
+    pub(super) listed: bool,
     pub(super) done: Vec<Effect>,
     /// Whether questions are not answered.
     pub(super) slow: bool,
@@ -137,6 +141,8 @@ impl World {
             slow: false,
             rate: 10,
             seats: usize::MAX,
+            newest: false,
+            listed: false,
             done: Vec::new(),
         }
     }
@@ -168,7 +174,7 @@ impl World {
                                 token: Some(want.token.clone()),
                                 kind: want.kind,
                                 state: MachineState::Running,
-                                node: None,
+                                node: self.listed.then(|| self.node(want)),
                             })
                         };
                         let token = want.token.clone();
@@ -206,6 +212,14 @@ impl World {
         }
     }
 
+    /// The node of a machine.
+    pub(super) fn node(&self, want: &Want) -> NodeName {
+        match self.listed {
+            true => NodeName::new(format!("n-{}", want.token)).expect("a plain word is a name"),
+            false => want.token.clone(),
+        }
+    }
+
     /// Seconds pass; all nodes that are not draining train.
     pub(super) fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
@@ -213,10 +227,12 @@ impl World {
             let busy = self
                 .machines
                 .values()
-                .filter(|want| !self.draining.contains(&want.token));
+                .filter(|want| !self.draining.contains(&self.node(want)));
             let tokens = busy.count().min(self.seats) as u64 * self.rate;
-            let live = self.jobs.iter().filter(|job| job.is_live()).count() as u64;
-            for job in self.jobs.iter_mut().filter(|job| job.is_live()) {
+            // One whose steps are not known is not admitted.
+            let at_work = |job: &JobTold| job.is_live() && job.total_steps > 0;
+            let live = self.jobs.iter().filter(|job| at_work(job)).count() as u64;
+            for job in self.jobs.iter_mut().filter(|job| at_work(job)) {
                 job.tokens += tokens / live;
                 job.step = job.tokens / 10;
             }
@@ -236,18 +252,22 @@ impl World {
             self.take(Event::Sighted(shown));
             let joined = self.machines.values();
             let joined = joined.filter(|want| !self.unheeded.contains(&want.pool.zone));
+            let mut joined: Vec<NodeName> = joined.map(|want| self.node(want)).collect();
+            if self.newest {
+                joined.reverse();
+            }
             let mut free = self.seats;
             let mut seated = |token: &NodeName| {
                 let holds = !self.draining.contains(token) && free > 0;
                 free -= usize::from(holds);
                 holds
             };
-            let nodes = joined.map(|want| NodeTold {
-                name: want.token.clone(),
+            let nodes = joined.into_iter().map(|node| NodeTold {
                 alive: true,
-                draining: self.draining.contains(&want.token),
-                holds: seated(&want.token),
-                at_risk: self.risky.contains(&want.token),
+                draining: self.draining.contains(&node),
+                holds: seated(&node),
+                at_risk: self.risky.contains(&node),
+                name: node,
             });
             let nodes = nodes.collect();
             let jobs = self.jobs.clone();
@@ -257,7 +277,7 @@ impl World {
                 token: Some(want.token.clone()),
                 kind: want.kind,
                 state: MachineState::Running,
-                node: None,
+                node: self.listed.then(|| self.node(want)),
             });
             let listed = custody::Event::Listed(listed.collect());
             self.take(Event::Machine(listed));

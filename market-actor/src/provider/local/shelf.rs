@@ -37,7 +37,7 @@ pub(super) struct Shelf {
     pub(super) processes: PathBuf,
     /// Of logs.
     pub(super) logs: PathBuf,
-    /// What was made for a machine, `{name}` in its name.
+    /// What was made for a machine, `{name}` in its path.
     pub(super) made: Option<PathBuf>,
     /// Machines that are gone and whose logs are kept.
     pub(super) kept_logs: usize,
@@ -74,9 +74,9 @@ impl Shelf {
     /// What was made for a machine. One pattern of several machines is no file of one.
     fn made(&self, token: &NodeName) -> Option<PathBuf> {
         let pattern = self.made.as_ref()?;
-        let name = pattern.file_name()?.to_str()?;
-        let own = name.contains(NAME);
-        own.then(|| pattern.with_file_name(name.replace(NAME, token.as_str())))
+        let path = pattern.to_str()?;
+        let own = path.contains(NAME);
+        own.then(|| path.replace(NAME, token.as_str()).into())
     }
 
     /// A machine is gone: nothing stays of it but its log, and that while it is among the newest.

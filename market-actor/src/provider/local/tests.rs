@@ -219,3 +219,22 @@ fn who_only_looks_writes_nothing() {
         assert!(!absent.machines.exists());
     });
 }
+
+#[test]
+fn what_was_made_in_a_folder_of_the_machine_goes_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = |token: &str| folder.path().join(token).join("key.pem");
+    let shelf = Shelf {
+        machines: folder.path().join("machines"),
+        processes: folder.path().join("run"),
+        logs: folder.path().join("logs"),
+        made: Some(made("{name}")),
+        kept_logs: 2,
+    };
+    for token in ["m-1", "m-2"] {
+        fs::create_dir_all(folder.path().join(token)).unwrap();
+        fs::write(made(token), "key").unwrap();
+    }
+    shelf.forget(&NodeName::new("m-1").unwrap());
+    assert!(!made("m-1").exists() && made("m-2").exists());
+}
