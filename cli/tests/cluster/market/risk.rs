@@ -47,7 +47,10 @@ fn a_machine_that_may_be_taken_keeps_its_work_and_every_step_becomes_durable() {
     println!("{} steps at risk, {} durable", taken.len(), durable.len());
     assert!(taken.len() as u64 > STEPS / 2, "{taken:?}");
     // A store that is too slow may be spared some; and the last is the job's end.
-    assert!(durable.len() * 3 >= taken.len() * 2, "{taken:?} {durable:?}");
+    assert!(
+        durable.len() * 3 >= taken.len() * 2,
+        "{taken:?} {durable:?}"
+    );
     cluster.assert_no_step_twice(1);
     let moves = (begun..events.len()).map(kind).filter(|told| {
         told.starts_with("migration") || *told == "recovered" || *told == "node_lost"
