@@ -359,10 +359,8 @@ impl Broker {
         let had = self.jobs.iter().any(JobTold::is_live);
         let has = jobs.iter().any(JobTold::is_live);
         let before = |id: JobId| self.jobs.iter().find(|job| job.id == id);
-        let is_news = |job: &JobTold| match before(job.id) {
-            Some(before) => before.total_steps == 0 && job.total_steps > 0,
-            None => true,
-        };
+        let told = |job: &JobTold, old: &JobTold| old.total_steps == 0 && job.total_steps > 0;
+        let is_news = |job: &JobTold| before(job.id).is_none_or(|old| told(job, old));
         let news = jobs.iter().any(|job| job.is_live() && is_news(job));
         self.jobs = jobs;
         self.place();
@@ -388,11 +386,8 @@ impl Broker {
     /// Whether a machine does work: its node holds a stage, as far as that is known. One that has its notice works to its end.
     fn works(&self, held: &custody::Held) -> bool {
         let holds = self.nodes.get(&held.node).map(|node| node.holds);
-        match held.stage {
-            Stage::Serving { .. } => holds.unwrap_or(true),
-            Stage::Leaving { .. } => holds.unwrap_or(false),
-            _ => false,
-        }
+        let leaves = matches!(held.stage, Stage::Leaving { .. });
+        (leaves || held.serves()) && holds.unwrap_or(!leaves)
     }
 }
 
