@@ -264,7 +264,7 @@ fn places_are_bytes_of_the_file_from_0() {
         for (line, code, at) in [
             (&b"{\"text\": \"\xC3(\"}"[..], Code::InvalidUtf8, 10),
             (b"{\"text\": 1,, }", Code::InvalidJson, 11),
-            (b"{\"text\": \"ab", Code::InvalidJson, 13),
+            (b"{\"text\": \"ab", Code::InvalidJson, 12),
             (b"{\"text\": 1}", Code::WrongType, 0),
         ] {
             let mut file = mark.as_bytes().to_vec();

@@ -213,7 +213,8 @@ impl Coordinator {
             out => format!(" ({})", out.join("; ")),
         };
         let nowhere = |why| refusal(RefusalCode::NoCapacity, format!("{why}{}", kept_out()));
-        let target = target.map_err(|why| nowhere(why.to_string()))?;
+        let target =
+            target.map_err(|why| nowhere(format!("the stage of {from} cannot move: {why}")))?;
         let whole = target.len() == self.book.layout.replicas.len();
         if !whole {
             return Err(nowhere(format!(

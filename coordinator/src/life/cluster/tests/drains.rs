@@ -104,15 +104,6 @@ fn a_drain_says_whether_a_machine_may_go_before_its_steps_end() {
     assert_eq!(soon(&mut desk), [false]);
     super::desk::leaves(&mut desk, "a", 30);
     assert_eq!(soon(&mut desk), [true]);
-    // Steps that did not end in time before are stored in haste: after the last try nothing else is left of them.
-    let (mut desk, _) = at_work(2, &["a", "b", "c"]);
-    let (from, to) = (name("a"), Some(name("c")));
-    assert_eq!(desk.ask(Request::Migrate { from, to }), Reply::Done);
-    desk.prepared("c");
-    assert_eq!(soon(&mut desk), [false]);
-    desk.pass(61_000);
-    desk.prepared("c");
-    assert_eq!(soon(&mut desk), [true]);
 }
 
 #[test]
