@@ -3,6 +3,8 @@
 //! Public bugs: sgl-project/sglang #40835, vllm-project/vllm #10798 and #55545, NVIDIA/TensorRT-LLM #1668,
 //! huggingface/peft #2733 (readers that ignore `use_rslora`).
 
+use std::fs;
+
 use serde_json::{Value, json};
 
 use crate::sandbox::{PAIRS, Sandbox, one_job};
@@ -15,6 +17,8 @@ fn answer(sandbox: &Sandbox, alpha: f64, rslora: bool) -> String {
     config["lora_alpha"] = json!(alpha);
     config["use_rslora"] = json!(rslora);
     sandbox.write(CONFIG, config.to_string());
+    // It is changed on purpose: the record beside it is of the file before.
+    let _ = fs::remove_file(sandbox.path("adapters/one/adapter/spotmux.json"));
     let arguments = [
         "generate",
         "--raw",

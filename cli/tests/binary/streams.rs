@@ -183,6 +183,7 @@ fn no_file_and_no_name_commands_the_terminal() {
     sandbox.write("jobs.toml", one_job(JOB));
     sandbox.run(&["train", "jobs.toml"]).ended_with(0);
     sandbox.write("adapters/one/adapter/adapter_model.safetensors", weights);
+    fs::remove_file(sandbox.path("adapters/one/adapter/spotmux.json")).unwrap();
     harmless(
         &sandbox
             .run(&["adapter", "inspect", "adapters/one"])
