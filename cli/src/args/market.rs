@@ -24,9 +24,9 @@ pub(crate) enum MarketCommand {
     /// Plays policies through recorded markets and compares them with the best that could have been done
     Backtest(Box<BacktestArgs>),
     /// Tells why a policy holds so many machines in a slot, and what else could have been done
-    Explain(ExplainArgs),
+    Explain(Box<ExplainArgs>),
     /// Tells what would be done otherwise if something happened
-    Whatif(WhatifArgs),
+    Whatif(Box<WhatifArgs>),
     /// Compares the machines on record with those that the provider shows
     Orphans(OrphansArgs),
 }

@@ -162,7 +162,7 @@ pub(crate) fn events(args: &EventsArgs, desk: &Desk<'_>) -> Result<Exit, Failure
         Ok(Flow::More)
     })?;
     if end == End::Down {
-        desk.output.note(DOWN.to_owned());
+        desk.output.note(DOWN);
     }
     Ok(exit)
 }
