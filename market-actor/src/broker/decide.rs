@@ -220,8 +220,8 @@ impl Broker {
         }
     }
 
-    /// What a policy is asked, whose deadline presses and whether that rests on spot, or why none is asked. Work is counted in slots of a machine: prices are of
-    /// those too.
+    /// What a policy is asked, whose deadline presses and whether that rests on spot, or why none is asked. Work is counted
+    /// in slots of a machine: prices are of those too.
     fn wondering(
         &mut self,
         rules: &Rules,
