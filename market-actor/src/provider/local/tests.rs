@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::*;
 use crate::provider::Kind;
@@ -48,9 +49,15 @@ async fn until(local: &mut Local, count: usize) {
         if local.list().await.unwrap().len() == count {
             return;
         }
-        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     panic!("never {count} machines: {:?}", local.list().await);
+}
+
+async fn until_there(path: &Path) {
+    while !path.exists() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 #[test]
@@ -124,9 +131,12 @@ fn a_machine_of_another_cluster_is_not_taken_for_one_of_the_same_name() {
 fn one_that_does_not_listen_is_ended_when_it_is_asked_again() {
     let folder = tempfile::tempdir().unwrap();
     run(async {
-        let stubborn = "trap '' TERM; while :; do sleep 600 & wait; done";
-        let mut local = local(folder.path(), &["-c", stubborn]);
+        let deaf = folder.path().join("deaf");
+        let stubborn = "trap '' TERM; : > \"$0\"; while :; do sleep 600 & wait; done";
+        let mut local = local(folder.path(), &["-c", stubborn, deaf.to_str().unwrap()]);
         local.acquire(&want("a")).await.unwrap();
+        // A shell that is asked to end before it has set its trap ends.
+        until_there(&deaf).await;
         local.release("a").await.unwrap();
         let shown = local.list().await.unwrap();
         assert_eq!(shown.len(), 1);
