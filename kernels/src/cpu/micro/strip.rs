@@ -6,8 +6,16 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m256, __m512};
 
+#[cfg(target_arch = "x86_64")]
+use super::PANEL;
 use super::lanes::Lanes;
 use crate::cpu::isa::{Isa, Kind};
+use crate::cpu::transpose::fetch;
+
+/// Steps from the one that is computed to the one whose part of the right matrix is asked for: a panel lies in the
+/// second-level cache, and the processor alone brings it near too late.
+#[cfg(target_arch = "x86_64")]
+const AHEAD: usize = 24;
 
 /// Where a strip reads and writes.
 #[derive(Clone, Copy, Debug)]
@@ -102,17 +110,19 @@ pub(super) fn strips(isa: Isa) -> Strips {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512<const ROWS: usize, const PACKED: bool>(place: Place) {
-    // Known distances spare the innermost loop its address arithmetic.
-    let place = match PACKED {
-        true => Place {
-            row: 1,
-            column: ROWS,
-            ..place
-        },
-        false => place,
-    };
     // SAFETY: the caller's promise.
-    unsafe { strip::<__m512, ROWS>(place) }
+    unsafe {
+        match PACKED {
+            // Known distances spare the innermost loop its address arithmetic.
+            true => strip::<__m512, ROWS, AHEAD>(Place {
+                row: 1,
+                column: ROWS,
+                ldb: PANEL,
+                ..place
+            }),
+            false => strip::<__m512, ROWS, 0>(place),
+        }
+    }
 }
 
 /// # Safety
@@ -121,14 +131,14 @@ unsafe fn avx512<const ROWS: usize, const PACKED: bool>(place: Place) {
 #[target_feature(enable = "avx2,fma")]
 unsafe fn avx2<const ROWS: usize>(place: Place) {
     // SAFETY: the caller's promise.
-    unsafe { strip::<__m256, ROWS>(place) }
+    unsafe { strip::<__m256, ROWS, 0>(place) }
 }
 
 /// # Safety
 /// As [`strip`] with 16 columns.
 unsafe fn portable<const ROWS: usize>(place: Place) {
     // SAFETY: the caller's promise.
-    unsafe { strip::<[f32; 8], ROWS>(place) }
+    unsafe { strip::<[f32; 8], ROWS, 0>(place) }
 }
 
 /// Computes `ROWS` rows and two registers of columns.
@@ -137,7 +147,7 @@ unsafe fn portable<const ROWS: usize>(place: Place) {
 /// All elements of the three matrices that `place` names, for `ROWS` rows, `2 * V::COUNT` columns and `k` steps, are
 /// readable, and those of the result writable and not used by anyone else; the processor has the instructions of `V`.
 #[inline(always)]
-unsafe fn strip<V: Lanes, const ROWS: usize>(place: Place) {
+unsafe fn strip<V: Lanes, const ROWS: usize, const AHEAD: usize>(place: Place) {
     let Place {
         k,
         a,
@@ -160,6 +170,11 @@ unsafe fn strip<V: Lanes, const ROWS: usize>(place: Place) {
         }
         for step in 0..k {
             let b = b.add(step * ldb);
+            if AHEAD > 0 {
+                let soon = b.wrapping_add(AHEAD * ldb);
+                fetch(soon);
+                fetch(soon.wrapping_add(V::COUNT));
+            }
             let right = [V::load(b), V::load(b.add(V::COUNT))];
             for (i, sums) in sums.iter_mut().enumerate() {
                 let left = V::splat(*a.add(i * row + step * column));
