@@ -83,6 +83,11 @@ impl Layout {
         standing.map_or(&[], |standing| &standing.linked)
     }
 
+    /// A replica and those that it is linked to: they share steps.
+    pub fn together(&self, replica: u32) -> impl Iterator<Item = u32> {
+        std::iter::once(replica).chain(self.linked(replica).iter().copied())
+    }
+
     /// The replicas that share the steps of a job that one of them leads and that asks for so many: the one that leads
     /// first, then the others in a circle. Empty when it is alone.
     #[must_use]

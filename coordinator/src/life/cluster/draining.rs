@@ -20,9 +20,11 @@ impl Coordinator {
     /// that shares these steps may go first, or where they did not end in time before.
     pub(super) fn send_drain(&mut self, lead: &NodeName, epoch: PlanEpoch, toward: PlanEpoch) {
         let place = self.book.layout.place_of(lead);
-        let sharing = place.map(|(replica, _)| self.sharing_steps(replica));
-        let seats = sharing.iter().flatten().filter_map(|replica| {
-            let standing = self.book.layout.replicas.get(replica)?;
+        let sharing = place
+            .into_iter()
+            .flat_map(|(replica, _)| self.book.layout.together(replica));
+        let seats = sharing.filter_map(|replica| {
+            let standing = self.book.layout.replicas.get(&replica)?;
             Some(&standing.seats)
         });
         let leaves = seats.flatten().any(|seat| self.is_leaving(&seat.node));
@@ -34,20 +36,13 @@ impl Coordinator {
         self.send(lead, drain);
     }
 
-    /// A replica and those whose jobs it shares.
-    fn sharing_steps(&self, replica: u32) -> Vec<u32> {
-        let linked = self.book.layout.linked(replica);
-        std::iter::once(replica)
-            .chain(linked.iter().copied())
-            .collect()
-    }
-
     /// A node leaves: drains of the replicas that share its steps and are under way are told so.
     pub(super) fn press_drain(&mut self, node: &NodeName) {
         let Some((replica, _)) = self.book.layout.place_of(node) else {
             return;
         };
-        for replica in self.sharing_steps(replica) {
+        let sharing: Vec<u32> = self.book.layout.together(replica).collect();
+        for replica in sharing {
             let Some((lead, epoch)) = self.lead(replica) else {
                 continue;
             };

@@ -147,17 +147,7 @@ fn replicas_are_linked_when_a_job_asks_to_share_its_steps_and_fall_together() {
     desk.come("b", 1, None);
     desk.settle(&["a", "b"]);
     desk.pass(2_000);
-    let mut wide = submission("wide");
-    wide.spec = wide.spec.replacen('{', r#"{"replicas":3,"#, 1);
-    let Reply::Job(job) = desk.ask(Request::Submit(wide)) else {
-        panic!("a job is accepted");
-    };
-    desk.prepare();
-    let epoch = PlanEpoch(1);
-    for node in ["a", "b"] {
-        assert!(matches!(desk.orders(node)[..], [Order::Drain { epoch: e, .. }] if e == epoch));
-        desk.drained(node, Ok(()));
-    }
+    let job = desk.submit_wide();
     for (node, other) in [("a", 1), ("b", 0)] {
         let orders = desk.orders(node);
         let [Order::Hold { replica, .. }] = &orders[..] else {
@@ -174,8 +164,8 @@ fn replicas_are_linked_when_a_job_asks_to_share_its_steps_and_fall_together() {
         "{orders:?}"
     );
     assert_eq!(desk.machine.view().plan.sharing[0].replicas, [0, 1]);
-    desk.job("a", job.id, JobNotice::Admitted { step: 0, total: 9 });
-    desk.job("a", job.id, desk::step(1));
+    desk.job("a", job, JobNotice::Admitted { step: 0, total: 9 });
+    desk.job("a", job, desk::step(1));
     // A stage of the other replica is lost: both are seated anew, or one alone.
     desk.leave("b");
     desk.pass(10_000);

@@ -305,6 +305,24 @@ impl Desk {
         view.id
     }
 
+    /// Submits a job that shares its steps between the replicas of a and b, which are drained for that.
+    pub(super) fn submit_wide(&mut self) -> JobId {
+        let mut wide = submission("wide");
+        wide.spec = wide.spec.replacen('{', r#"{"replicas":3,"#, 1);
+        let Reply::Job(view) = self.ask(Request::Submit(wide)) else {
+            panic!("a job is accepted");
+        };
+        self.prepare();
+        let first = PlanEpoch(1);
+        for node in ["a", "b"] {
+            assert!(
+                matches!(self.orders(node)[..], [Order::Drain { epoch, .. }] if epoch == first)
+            );
+            self.drained(node, Ok(()));
+        }
+        view.id
+    }
+
     pub(super) fn numbered(
         &mut self,
         node: &str,

@@ -1,7 +1,7 @@
 //! Short notices come before everything else: other moves, replicas that settle, nodes that are away. CL-8
 
 use shared::ids::PlanEpoch;
-use shared::wire::notice::Notice;
+use shared::wire::notice::{JobNotice, Notice};
 use shared::wire::order::Order;
 use shared::wire::request::{Reply, Request};
 
@@ -126,6 +126,38 @@ fn cl_8_a_notice_does_not_wait_until_another_replica_has_settled() {
         },
     );
     assert!(desk.machine.is_at_work(1), "the other settles as before");
+}
+
+#[test]
+fn cl_8_all_replicas_that_share_the_steps_of_one_that_goes_store_in_haste() {
+    let mut desk = Desk::new(Stages::Fixed(1), 2, 2);
+    desk.come("a", 1, None);
+    desk.come("b", 1, None);
+    desk.settle(&["a", "b"]);
+    desk.pass(2_000);
+    let job = desk.submit_wide();
+    desk.holding("a");
+    desk.holding("b");
+    desk.job("a", job, JobNotice::Admitted { step: 0, total: 9 });
+    desk.job("a", job, desk::step(1));
+    desk.come("c", 1, None);
+    desk.pass(2_000);
+    for node in ["a", "b", "c"] {
+        desk.orders(node);
+    }
+    let soon = |desk: &mut Desk, node: &str| {
+        let orders = desk.orders(node);
+        let mut soon = orders.iter().filter_map(|order| match order {
+            Order::Drain { soon, .. } => Some(*soon),
+            _ => None,
+        });
+        soon.next_back()
+    };
+    // The one that goes is not the one that leads the job.
+    leaves(&mut desk, "b", 30);
+    desk.prepared("c");
+    assert_eq!(soon(&mut desk, "a"), Some(true));
+    assert_eq!(soon(&mut desk, "b"), Some(true));
 }
 
 #[test]
