@@ -380,7 +380,7 @@ impl Broker {
         self.empty_again(now, effects);
         self.take_back(now, effects);
         self.tell_risks(effects);
-        self.tell_market(effects);
+        self.tell_market(now, effects);
     }
 }
 
