@@ -130,7 +130,10 @@ impl Meter {
         };
         let told: Vec<(JobId, f64)> = jobs.iter().filter_map(more).collect();
         let longest = self.known.values().filter_map(UnderWay::took);
-        let Some(longest) = longest.reduce(f64::max).or(told.first().map(|_| 0.0)) else {
+        let Some(longest) = longest
+            .reduce(f64::max)
+            .or_else(|| told.first().map(|_| 0.0))
+        else {
             return;
         };
         let half = HALF.max(STEPS * longest);
