@@ -7,6 +7,7 @@
 //! | file | |
 //! | --- | --- |
 //! | [`work`] | how much there is to do, how fast, and whose deadline presses |
+//! | `under_way` | what is reckoned of steps that have not ended |
 //! | [`progress`] | what jobs have done |
 //! | [`stretch`] | from the first job to the last: deadline, policy, what is learned of it |
 //! | [`history`] | what the pools offered, slot by slot |
@@ -56,6 +57,7 @@ mod report;
 pub mod stretch;
 pub mod thought;
 pub mod told;
+mod under_way;
 mod word;
 pub mod work;
 
@@ -376,9 +378,9 @@ impl Broker {
         self.machine(custody::Event::Joined(alive), now, effects);
         self.leave_by_themselves(now, effects);
         self.empty_again(now, effects);
-        self.take_back(effects);
+        self.take_back(now, effects);
         self.tell_risks(effects);
-        self.tell_market(effects);
+        self.tell_market(now, effects);
     }
 }
 

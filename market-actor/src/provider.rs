@@ -19,7 +19,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use serde::{Deserialize, Serialize};
-use shared::ids::NodeName;
+use shared::hexadecimal;
+use shared::ids::{ClusterName, NodeName};
 use shared::units::{MicroUsd, Micros};
 use thiserror::Error;
 
@@ -179,6 +180,13 @@ impl fmt::Display for Kind {
     }
 }
 
+/// Whose machines: what those that clusters ask of one account or queue are told apart by. Two clusters may have one name, never one
+/// authority: its fingerprint is that of which its certificates are signed.
+#[must_use]
+pub fn known_as(cluster: &ClusterName, authority: &[u8; 32]) -> String {
+    format!("{cluster}-{}", hexadecimal::lower(&authority[..4]))
+}
+
 /// What a call comes to.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, ProviderError>> + Send + 'a>>;
 
@@ -204,4 +212,17 @@ pub trait Provider: Send {
 
     /// What it says of ends since the last call; at the first what it says now.
     fn signals(&mut self) -> Answer<'_, Vec<Signal>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_clusters_of_one_name_are_told_apart_by_their_authorities() {
+        let name: ClusterName = "local".parse().expect("a plain word is a name");
+        let of = |byte| known_as(&name, &[byte; 32]);
+        assert_eq!(of(10), "local-0a0a0a0a");
+        assert_ne!(of(10), of(11));
+    }
 }

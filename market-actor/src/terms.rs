@@ -23,7 +23,7 @@ pub use tenants::RuleError;
 use crate::money::Budget;
 use crate::policy::Safety;
 use crate::policy::tenant::Rules;
-use crate::problem::offer::slot_price;
+use crate::problem::offer::{Held, Offer, slot_price};
 use crate::problem::throughput::Throughput;
 use crate::problem::{MOST_MACHINES, MOST_SLOTS};
 use crate::select::pool::{Member, standard};
@@ -134,6 +134,17 @@ impl Terms {
     pub fn useful(&self, machines: u32) -> u32 {
         let stages = self.stages.max(1);
         stages.saturating_mul((machines / stages).min(self.replicas))
+    }
+
+    /// The cheapest way to hold as many of `machines` as there are and do work; nothing where fewer can be had than do any.
+    #[must_use]
+    pub fn fill(&self, offer: &Offer, machines: u32) -> Held {
+        let there = offer.fill_most(machines).count();
+        let count = self.useful(there).max(self.fewest);
+        match count <= there {
+            true => offer.fill_most(count),
+            false => Held::default(),
+        }
     }
 
     /// Work of a slot by number of machines, in what one useful machine does.

@@ -5,13 +5,16 @@
 //! - `UN-2` A number that was told once is never another notice's.
 //! - `UN-3` What is not numbered is told behind the notices that were there before it.
 //! - `UN-4` Of heartbeats only the newest is held back: nothing that time alone makes gathers behind a coordinator that does not hear.
+//! - `UN-5` Where very much waits, what was never told and is said again by a newer notice of the same job is forgotten: steps, whose
+//!   newest bears the sums, and states in the store, of which the newest counts. That is looked for again only when as many more wait,
+//!   so a notice costs the same however long the coordinator is away.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use shared::ids::JobId;
 use shared::wire::notice::{JobNotice, Notice};
 
-/// Steps of jobs that may be forgotten when more notices wait than this.
+/// Steps and states of jobs may be forgotten when more notices wait than this.
 pub(super) const MOST_WAITING: usize = 65_536;
 
 /// Notices that may be told and not heard. The coordinator hears them one by one, and may say so of all at once: those orders
@@ -22,6 +25,8 @@ pub(super) const WINDOW: u64 = 512;
 #[derive(Clone, Debug)]
 pub(super) struct Unheard {
     waiting: VecDeque<(u64, Notice)>,
+    /// More than so many, and what is said again is forgotten.
+    bound: usize,
     /// Numbers of the notices that told the end of a job.
     ends: BTreeMap<u64, JobId>,
     next: u64,
@@ -38,6 +43,7 @@ impl Unheard {
     pub(super) fn new() -> Self {
         Self {
             waiting: VecDeque::new(),
+            bound: MOST_WAITING,
             ends: BTreeMap::new(),
             next: 1,
             cursor: 1,
@@ -116,8 +122,10 @@ impl Unheard {
         }
         self.waiting.push_back((self.next, notice));
         self.next += 1;
-        if self.waiting.len() > MOST_WAITING {
-            self.forget_steps();
+        // UN-5
+        if self.waiting.len() > self.bound {
+            self.forget_older();
+            self.bound = MOST_WAITING.max(self.waiting.len().saturating_mul(2));
         }
     }
 
@@ -126,6 +134,7 @@ impl Unheard {
         while self.waiting.front().is_some_and(|(own, _)| *own <= number) {
             self.waiting.pop_front();
         }
+        self.bound = (self.bound).min(MOST_WAITING.max(self.waiting.len().saturating_mul(2)));
         let later = self.ends.split_off(&number.saturating_add(1));
         std::mem::replace(&mut self.ends, later).into_values()
     }
@@ -135,20 +144,20 @@ impl Unheard {
         self.ends.clear();
     }
 
-    /// Keeps of each job's steps that were never told only the newest, in place of which the others may be forgotten: it
-    /// bears the sums. What is left of them gets new numbers, so that none is missing.
-    fn forget_steps(&mut self) {
+    /// Keeps of each job's steps and states that were never told only the newest. What is left of them gets new numbers, so that none
+    /// is missing.
+    fn forget_older(&mut self) {
         // UN-2
         let told = self.told;
-        let mut newest: BTreeMap<JobId, u64> = BTreeMap::new();
+        let mut newest: BTreeMap<(JobId, bool), u64> = BTreeMap::new();
         for (number, notice) in &self.waiting {
-            if let Some(job) = step_of(notice) {
-                newest.insert(job, *number);
+            if let Some(said) = said_again(notice) {
+                newest.insert(said, *number);
             }
         }
         self.waiting.retain(|(number, notice)| {
-            let step = step_of(notice);
-            *number < told || step.is_none_or(|job| newest.get(&job) == Some(number))
+            let said = said_again(notice);
+            *number < told || said.is_none_or(|said| newest.get(&said) == Some(number))
         });
         self.next = told;
         let mut ends = self.ends.split_off(&told);
@@ -168,13 +177,14 @@ impl Unheard {
     }
 }
 
-fn step_of(notice: &Notice) -> Option<JobId> {
+/// The job of which a newer notice of its kind says all that this one does, and whether it is of the store.
+fn said_again(notice: &Notice) -> Option<(JobId, bool)> {
+    let Notice::Job { job, notice, .. } = notice else {
+        return None;
+    };
     match notice {
-        Notice::Job {
-            job,
-            notice: JobNotice::Step { .. },
-            ..
-        } => Some(*job),
+        JobNotice::Step { .. } => Some((*job, false)),
+        JobNotice::Durable { .. } => Some((*job, true)),
         _ => None,
     }
 }
@@ -283,5 +293,33 @@ mod tests {
         let again = unheard.due();
         assert_eq!(numbers(&again), [1, 2, 3]);
         assert_eq!(again[..2], before);
+    }
+
+    #[test]
+    fn un_5_states_do_not_gather_and_what_stays_is_not_walked_at_every_notice() {
+        let mut unheard = Unheard::new();
+        for number in 0..4 * MOST_WAITING as u64 {
+            step(&mut unheard);
+            let bytes = shared::units::Bytes(1);
+            let durable = |step| JobNotice::Durable { step, bytes };
+            keep(&mut unheard, durable(number));
+            assert!(unheard.count() <= MOST_WAITING);
+        }
+        // Rows that were held out are no one another's.
+        let mut unheard = Unheard::new();
+        let (mut walks, mut bound) = (0, unheard.bound);
+        for step in 0..8 * MOST_WAITING as u64 {
+            let (loss, accuracy) = (1.0, 0.0);
+            let measured = JobNotice::Evaluation {
+                step,
+                loss,
+                accuracy,
+            };
+            keep(&mut unheard, measured);
+            walks += u32::from(std::mem::replace(&mut bound, unheard.bound) != unheard.bound);
+        }
+        assert_eq!((walks, unheard.count()), (3, 8 * MOST_WAITING));
+        let _ = unheard.heard(8 * MOST_WAITING as u64);
+        assert_eq!(unheard.bound, MOST_WAITING);
     }
 }

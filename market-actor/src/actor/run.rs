@@ -92,7 +92,13 @@ pub fn run(
         ),
         (
             "asks the coordinator",
-            network.spawn(line::run(settings, endpoint, asks, actor.clone())),
+            network.spawn(line::run(
+                settings,
+                endpoint,
+                credential,
+                asks,
+                actor.clone(),
+            )),
         ),
     ];
     for (part, work) in parts {

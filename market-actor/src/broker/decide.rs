@@ -117,22 +117,21 @@ impl Broker {
         // A cluster's work goes on when it is late: as cheaply as it can, so on all machines where they cost nothing.
         let (held, unasked) = match reason {
             Reason::GivesUp => {
-                let all =
-                    offer.fill_most(self.terms.useful(self.terms.most).max(self.terms.fewest));
+                let all = self.terms.fill(&offer, self.terms.most);
                 let held = match offer.cost(all) > 0.0 {
-                    true => offer.fill_most(self.terms.fewest),
+                    true => self.terms.fill(&offer, self.terms.fewest),
                     false => all,
                 };
                 (held, Some(Unasked::Late))
             }
             // Nothing else would be in time.
-            _ if awaited.hopes => (offer.fill_most(self.terms.useful(self.terms.most)), None),
+            _ if awaited.hopes => (self.terms.fill(&offer, self.terms.most), None),
             _ => (decision.held, None),
         };
         // BR-10
         let unmeasured = self.jobs.iter().any(|job| job.is_unmeasured(now.wall));
         let held = match unmeasured && held.count() < self.terms.fewest {
-            true => offer.fill_most(self.terms.fewest),
+            true => self.terms.fill(&offer, self.terms.fewest),
             false => held,
         };
         let wish = Wish {
@@ -213,10 +212,10 @@ impl Broker {
             match held.spot <= offer.spot_available {
                 true => held,
                 // The rules of a tenant that came take spot away.
-                false => offer.fill_most(held.count()),
+                false => self.terms.fill(offer, held.count()),
             }
         } else {
-            offer.fill_most(self.terms.fewest)
+            self.terms.fill(offer, self.terms.fewest)
         }
     }
 
@@ -250,6 +249,10 @@ impl Broker {
         let left = u64::from(whole.saturating_sub(slot));
         let within = Micros(left.saturating_mul(length.0));
         let progress = (self.meter.done() - stretch.before).max(0.0) / rate;
+        // Of a job that stood still for very long almost nothing is left of a rate: what it says is no number that can be kept.
+        if !progress.is_finite() {
+            return Err(Unasked::NoRate);
+        }
         stretch.work = progress;
         let (member, first) = (stretch.member, stretch.first);
         let (losses, waited) = (stretch.losses.clone(), stretch.waited);

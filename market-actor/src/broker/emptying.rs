@@ -1,4 +1,8 @@
 //! Machines that are emptied before they are let go (BR-1).
+//!
+//! - EM-1: a coordinator that has just begun lists only nodes that have said hello to it: one that it does not list may hold work, and
+//!   may be drained. So such a machine is waited for up to its grace, and what was drained from here is known as that until it is
+//!   listed and takes work, or was listed by no coordinator that was heard for as long as a machine may take to join.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,8 +33,9 @@ impl Emptied {
 pub(super) struct Emptying {
     /// By the request that they came of.
     held: BTreeMap<NodeName, Emptied>,
-    /// Nodes that were drained from here, until they are seen to take work or are gone.
-    given_up: BTreeSet<NodeName>,
+    /// Nodes that were drained from here, until they are seen to take work or are gone, and since when a coordinator that is heard
+    /// does not list them.
+    given_up: BTreeMap<NodeName, Option<Micros>>,
 }
 
 impl Emptying {
@@ -47,7 +52,7 @@ impl Emptying {
         });
         Self {
             held: held.collect(),
-            given_up,
+            given_up: given_up.into_iter().map(|node| (node, None)).collect(),
         }
     }
 
@@ -77,13 +82,26 @@ impl Emptying {
         held.map(|(token, _)| token.clone()).collect()
     }
 
-    pub(super) const fn given_up(&self) -> &BTreeSet<NodeName> {
-        &self.given_up
+    pub(super) fn given_up(&self) -> BTreeSet<NodeName> {
+        self.given_up.keys().cloned().collect()
     }
 
-    /// The coordinator was asked to drain a node.
+    /// The coordinator was asked to drain a node; whether that is new.
     pub(super) fn drained(&mut self, node: &NodeName) -> bool {
-        self.given_up.insert(node.clone())
+        self.given_up.insert(node.clone(), None).is_none()
+    }
+
+    /// The coordinator is not heard: what it does not list says nothing (EM-1).
+    pub(super) fn unheard(&mut self) {
+        self.given_up.values_mut().for_each(|absent| *absent = None);
+    }
+
+    /// Forgets nodes that no list showed for so long.
+    fn forget(&mut self, listed: impl Fn(&NodeName) -> bool, now: Now, bound: Micros) {
+        self.given_up.retain(|node, absent| {
+            *absent = (!listed(node)).then(|| absent.unwrap_or(now.steady));
+            absent.is_none_or(|since| now.steady.since(since) <= bound)
+        });
     }
 }
 
@@ -101,7 +119,7 @@ impl Broker {
             let token = &held.want.token;
             let own = held.serves() && held.node == *token;
             let draining = self.nodes.get(token).is_some_and(|node| node.draining);
-            let asked = self.emptying.contains(token) || self.emptying.given_up.contains(token);
+            let asked = self.emptying.contains(token) || self.emptying.given_up.contains_key(token);
             own && draining && !asked
         });
         let leaving: Vec<Want> = standing.map(|held| held.want.clone()).collect();
@@ -124,8 +142,8 @@ impl Broker {
         for (name, emptied) in &self.emptying.held {
             let own = self.node_of(name);
             let node = self.nodes.get(&own);
-            // One that is not heard for a while may hold work all the same.
-            let holds = node.is_some_and(|node| node.holds);
+            // One that is not heard for a while, or not listed yet (EM-1), may hold work all the same.
+            let holds = node.is_none_or(|node| node.holds);
             if !holds || emptied.is_late(now, self.terms.grace) {
                 over.push(name.clone());
             } else if node.is_some_and(|node| node.alive && !node.draining) {
@@ -146,24 +164,21 @@ impl Broker {
     }
 
     /// Gives work again to nodes of a fixed list that were given up before. What an operator drains stays drained.
-    pub(super) fn take_back(&mut self, effects: &mut Vec<Effect>) {
-        let known = &self.nodes;
-        self.emptying
-            .given_up
-            .retain(|node| known.contains_key(node));
+    pub(super) fn take_back(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let (nodes, bound) = (&self.nodes, self.custody.bounds().boot);
+        let listed = |node: &NodeName| nodes.contains_key(node);
+        self.emptying.forget(listed, now, bound);
         let standing = self.custody.standing();
         let standing = standing.filter(|held| !self.emptying.held.contains_key(&held.want.token));
-        let nodes: Vec<NodeName> = standing.map(|held| held.node.clone()).collect();
-        for node in nodes {
-            let told = self.nodes.get(&node);
+        let standing: Vec<NodeName> = standing.map(|held| held.node.clone()).collect();
+        for node in standing {
             // Whether a node that is not heard is drained is not told.
-            if told.is_some_and(|node| !node.alive) {
+            let Some(told) = self.nodes.get(&node).filter(|node| node.alive) else {
                 continue;
-            }
-            let drained = told.is_some_and(|node| node.draining);
-            if !drained {
+            };
+            if !told.draining {
                 self.emptying.given_up.remove(&node);
-            } else if self.emptying.given_up.contains(&node) {
+            } else if self.emptying.given_up.contains_key(&node) {
                 effects.push(Effect::Undrain(node));
             }
         }

@@ -111,6 +111,7 @@ impl Broker {
         }
         self.heard = false;
         self.meter.interrupted();
+        self.emptying.unheard();
         self.forget_told();
         self.custody.unheard(now);
     }

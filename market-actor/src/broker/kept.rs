@@ -143,7 +143,7 @@ impl super::Broker {
             stretch: self.stretch.clone(),
             halts: self.halts.clone(),
             emptied: self.emptying.kept(now),
-            given_up: self.emptying.given_up().clone(),
+            given_up: self.emptying.given_up(),
             progress: self.meter.progress().clone(),
             selection: self.selection.clone(),
             prices: self.prices.clone(),

@@ -1,21 +1,28 @@
 //! What the coordinator is told: machines that may be taken, what is offered, what jobs owe.
 //!
-//! What it knows is not told again, until it was not heard for a while: then it may be another, which knows nothing.
+//! What it knows is not told again, until it was not heard for a while: then it may be another, which knows nothing. What is offered
+//! is told again now and then all the same: where that stays out, the coordinator takes it for gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::ids::{JobId, NodeName};
+use shared::units::Micros;
 use shared::wire::market::{Ground, MarketTold, Money, Offered, Place};
 
 use super::{Broker, Effect};
+use crate::now::Now;
 
 /// Digits of a rate that are told: each word of a rate that hardly changed would be one more.
 const DIGITS: u32 = 2;
 
+/// What is offered is told again after so long.
+const AGAIN: Micros = Micros::of_millis(60_000);
+
 /// What was told last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Report {
-    ground: Option<Ground>,
+    /// What is offered, and when that was told, by the steady clock.
+    ground: Option<(Ground, Micros)>,
     bills: BTreeMap<JobId, Money>,
     /// Requests whose machines the coordinator may believe to be at risk, though nobody says so here.
     doubted: BTreeSet<NodeName>,
@@ -55,11 +62,13 @@ impl Broker {
     }
 
     /// Tells what is offered and owed, where that is not what was told.
-    pub(super) fn tell_market(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn tell_market(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let mut told = MarketTold::default();
         let ground = self.ground();
-        if !ground.offers.is_empty() && self.report.ground.as_ref() != Some(&ground) {
-            self.report.ground = Some(ground.clone());
+        let known = self.report.ground.as_ref();
+        let known = known.filter(|(_, at)| now.steady.since(*at) < AGAIN);
+        if !ground.offers.is_empty() && known.is_none_or(|(known, _)| *known != ground) {
+            self.report.ground = Some((ground.clone(), now.steady));
             told.ground = Some(ground);
         }
         for (job, money) in self.purse.owed() {
@@ -89,7 +98,7 @@ impl Broker {
                 on_demand_available: one.on_demand_available,
             }
         });
-        let hour = shared::units::Micros::of_millis(3_600_000);
+        let hour = Micros::of_millis(3_600_000);
         Ground {
             offers: offers.collect(),
             fewest: self.terms.fewest,

@@ -2,11 +2,14 @@
 //!
 //! Steps of different jobs differ in size, tokens much less in cost. A job's tokens in all are those of a step so far times its
 //! steps; of a job without a step those of the other jobs, or one ([`super::progress`]). The rate is tokens per machine and microsecond over the time in
-//! which machines did work, halved in weight every ten minutes of machine time, so that it follows a cluster that changes.
+//! which machines did work, halved in weight every ten minutes of machine time, or every few steps where those take longer, so that
+//! it follows a cluster that changes.
 //!
 //! - ME-1: tokens enter the rate only with the time that they took. At the first look, and after the coordinator was not heard, what
 //!   jobs show may be older than what they did, and what they did meanwhile shows at once: so a job counts from the first change that
 //!   is seen of its tokens, or from its begin where that is seen, and time counts while such a job is at work.
+//! - ME-2: the rate does not depend on how far a step is: time weighs with what is reckoned of steps under way (`under_way`, UW-1),
+//!   and while no job has shown how long a step takes it is kept until tokens are told.
 //!
 //! **Deadlines of jobs.** Jobs share their machines, and the market does not say who goes first. So the share of a job in all
 //! tokens is measured, and it is done in time if all jobs together go fast enough for that share:
@@ -18,16 +21,19 @@
 //! The plan is made for whoever needs most ([`Meter::demands`]) among those whose deadline can be met: who needs less is done
 //! earlier, and who cannot be done in time any more says nothing for the others.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use shared::ids::JobId;
 use shared::units::Micros;
 
 use super::progress::Progress;
 use super::told::JobTold;
+use super::under_way::{UnderWay, weight};
 
-/// Weight of the past after so much machine time is halved.
+/// Weight of the past after so much machine time is halved, at the least.
 const HALF: f64 = 600.0e6;
+/// Of the longest step as many times.
+const STEPS: f64 = 3.0;
 /// A share that is measured is believed to be no less: one that has just begun would need the whole cluster for ever.
 const LEAST_SHARE: f64 = 0.01;
 
@@ -39,11 +45,13 @@ pub struct Meter {
     /// Tokens by job at the last look, and when that was; nothing where looks begin anew.
     seen: Option<(BTreeMap<JobId, u64>, Micros)>,
     /// Live jobs whose tokens were seen to change, or that were seen to begin, since looks began anew (ME-1).
-    known: BTreeSet<JobId>,
-    /// Tokens and machine time, faded.
+    known: BTreeMap<JobId, UnderWay>,
+    /// Machine time that is kept until tokens are told (ME-2).
+    pending: f64,
+    /// Tokens that were told and machine time, faded.
     tokens: f64,
     time: f64,
-    /// Tokens of each live job, faded alike.
+    /// Tokens of each live job that were told, faded alike.
     shares: BTreeMap<JobId, f64>,
     lefts: BTreeMap<JobId, f64>,
 }
@@ -74,6 +82,7 @@ impl Meter {
     pub fn interrupted(&mut self) {
         self.seen = None;
         self.known.clear();
+        self.pending = 0.0;
     }
 
     /// Takes in what jobs show, with so many machines at work since the last time; `now` is by the steady clock.
@@ -86,32 +95,74 @@ impl Meter {
         self.lefts = left.collect();
         self.left = self.lefts.values().sum();
         let shown: BTreeMap<JobId, u64> = jobs.iter().map(|job| (job.id, job.tokens)).collect();
-        if let Some((before, at)) = &self.seen {
-            let time = now.since(*at).0 as f64 * f64::from(machines);
-            let more = |job: &JobTold| match (self.known.contains(&job.id), before.get(&job.id)) {
-                // Tokens of steps that are lost fall at once; what is done again takes machine time again, and counts.
-                (true, Some(before)) => job.tokens.saturating_sub(*before) as f64,
-                _ => 0.0,
-            };
-            if time > 0.0 && !self.known.is_empty() {
-                let kept = 0.5f64.powf(time / HALF);
-                let all: f64 = jobs.iter().map(more).sum();
-                self.tokens = self.tokens * kept + all;
-                self.time = self.time * kept + time;
-                self.shares.retain(|id, _| self.lefts.contains_key(id));
-                for job in jobs.iter().filter(|job| job.is_live()) {
-                    let own = self.shares.entry(job.id).or_default();
-                    *own = *own * kept + more(job);
-                }
-            }
+        if let Some((before, at)) = self.seen.take() {
+            let time = now.since(at).0 as f64 * f64::from(machines);
+            self.count(jobs, &before, time);
             let changed = jobs.iter().filter(|job| match before.get(&job.id) {
                 Some(before) => job.tokens != *before,
                 None => job.tokens == 0,
             });
-            self.known.extend(changed.map(|job| job.id));
-            self.known.retain(|id| self.lefts.contains_key(id));
+            for job in changed {
+                self.known.entry(job.id).or_default();
+            }
+            let gone = self
+                .known
+                .extract_if(.., |id, _| !self.lefts.contains_key(id));
+            // What was done of a step that is broken off took its time too.
+            self.tokens += gone.map(|(_, own)| own.reckoned()).sum::<f64>();
         }
         self.seen = Some((shown, now));
+    }
+
+    /// Counts what known jobs did in `time` of machines since they showed `before`.
+    fn count(&mut self, jobs: &[JobTold], before: &BTreeMap<JobId, u64>, time: f64) {
+        if self.known.is_empty() {
+            return;
+        }
+        self.pending += time;
+        for own in self.known.values_mut() {
+            own.pass(time);
+        }
+        // Tokens of steps that are lost fall at once; what is done again takes machine time again, and counts.
+        let more = |job: &JobTold| {
+            let more = job.tokens.saturating_sub(*before.get(&job.id)?);
+            (more > 0 && self.known.contains_key(&job.id)).then_some((job.id, more as f64))
+        };
+        let told: Vec<(JobId, f64)> = jobs.iter().filter_map(more).collect();
+        let longest = self.known.values().filter_map(UnderWay::took);
+        let Some(longest) = longest
+            .reduce(f64::max)
+            .or_else(|| told.first().map(|_| 0.0))
+        else {
+            return;
+        };
+        let half = HALF.max(STEPS * longest);
+        let pending = std::mem::take(&mut self.pending);
+        let kept = 0.5f64.powf(pending / half);
+        self.time = self.time * kept + weight(0.0, pending, half);
+        self.tokens *= kept;
+        self.shares.retain(|id, _| self.lefts.contains_key(id));
+        for own in self.shares.values_mut() {
+            *own *= kept;
+        }
+        for own in self.known.values_mut() {
+            own.fold(kept, half);
+        }
+        for (id, more) in told {
+            let own = self.known.get_mut(&id).map(|own| own.ended(more));
+            let own = own.unwrap_or_default();
+            self.tokens += own;
+            if self.lefts.contains_key(&id) {
+                *self.shares.entry(id).or_default() += own;
+            }
+        }
+    }
+
+    /// As after very many machine hours without a token: almost nothing is left of those that were told.
+    #[cfg(test)]
+    pub(super) fn wear(&mut self) {
+        self.tokens = 1e-305;
+        self.known.clear();
     }
 
     /// Tokens done by all jobs that were ever seen.
@@ -145,7 +196,8 @@ impl Meter {
     #[must_use]
     pub fn rate(&self, time: Micros) -> f64 {
         if self.time > 0.0 {
-            self.tokens / self.time * time.0 as f64
+            let reckoned: f64 = self.known.values().map(UnderWay::reckoned).sum();
+            (self.tokens + reckoned) / self.time * time.0 as f64
         } else {
             0.0
         }
@@ -154,9 +206,11 @@ impl Meter {
     /// The share of a live job in all tokens; as many as there are jobs before anything was measured.
     #[must_use]
     pub fn share(&self, job: JobId) -> f64 {
-        let all: f64 = self.shares.values().sum();
+        let reckoned: f64 = self.known.values().map(UnderWay::reckoned).sum();
+        let all = self.shares.values().sum::<f64>() + reckoned;
         if all > 0.0 {
-            self.shares.get(&job).copied().unwrap_or(0.0) / all
+            let told = self.shares.get(&job).copied().unwrap_or(0.0);
+            (told + self.known.get(&job).map_or(0.0, UnderWay::reckoned)) / all
         } else {
             1.0 / self.lefts.len().max(1) as f64
         }
@@ -288,9 +342,77 @@ mod tests {
         meter.see(&both(90_400, 50_000), 2, Micros(99 * S));
         assert!(near(&meter, 25.0), "{}", meter.rate(second));
         meter.see(&both(90_400, 50_100), 2, Micros(103 * S));
-        meter.see(&both(90_400, 50_400), 2, Micros(107 * S));
+        meter.see(&both(90_400, 50_200), 2, Micros(107 * S));
         assert!(meter.rate(second) < 25.0, "{}", meter.rate(second));
         assert!(meter.share(JobId(700)) > 0.0);
+    }
+
+    #[test]
+    fn me_2_a_rate_does_not_depend_on_how_far_a_step_is() {
+        const S: u64 = 1_000_000;
+        let second = Micros(S);
+        for (machines, each) in [(16_u32, 300_u64), (64, 120), (4, 60)] {
+            let mut meter = Meter::default();
+            meter.see(&[], machines, Micros(0));
+            // One that never gets a turn, one alone, and from the middle on another with steps half as long beside it.
+            let waits = job(0, 7, 0);
+            let half = 12 * each / 2;
+            for at in 0..12 * each {
+                let now = 2 * at;
+                let first = now / each * 4800;
+                let other = now.saturating_sub(2 * half) / (each / 2).max(1) * 2400;
+                let mut jobs = vec![waits.clone(), job(now / each, 9000, first)];
+                if at >= half {
+                    jobs.push(job(other / 2400, 500, other));
+                }
+                meter.see(&jobs, machines, Micros(now * S));
+                // Both go on as fast as the first did alone: from a few steps on twice as much is done.
+                let pace = match () {
+                    () if now > 5 * each && at < half => 1.0,
+                    () if now > 2 * half + 8 * each => 2.0,
+                    () => continue,
+                };
+                let truth = pace * 4800.0 / (each * u64::from(machines)) as f64;
+                let rate = meter.rate(second) / truth;
+                assert!(
+                    (0.8..1.2).contains(&rate),
+                    "{machines} x {each} s at {now}: {rate}"
+                );
+                if pace == 2.0 {
+                    let share = meter.share(JobId(9000));
+                    assert!(
+                        (0.4..0.6).contains(&share),
+                        "{machines} x {each} s: {share}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_that_is_broken_off_leaves_its_rate_and_a_job_that_stands_still_loses_it() {
+        const S: u64 = 1_000_000;
+        let mut meter = Meter::default();
+        meter.see(&[], 16, Micros(0));
+        let mut own = job(0, 9000, 0);
+        for at in 0..890 {
+            let now = 2 * at;
+            own = job(now / 300, 9000, now / 300 * 4800);
+            meter.see(std::slice::from_ref(&own), 16, Micros(now * S));
+        }
+        let mut still = meter.clone();
+        own.paused = true;
+        meter.see(std::slice::from_ref(&own), 16, Micros(1780 * S));
+        assert!(
+            (meter.rate(Micros(S)) - 1.0).abs() < 0.1,
+            "{}",
+            meter.rate(Micros(S))
+        );
+        own.paused = false;
+        for at in 900..9000 {
+            still.see(std::slice::from_ref(&own), 16, Micros(2 * at * S));
+        }
+        assert!(still.rate(Micros(S)) < 0.1, "{}", still.rate(Micros(S)));
     }
 
     #[test]

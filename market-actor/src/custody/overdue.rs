@@ -17,6 +17,12 @@ pub(super) struct Stray {
 }
 
 impl Custody {
+    /// How long things may take.
+    #[must_use]
+    pub const fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
     pub(super) fn tick(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let bounds = self.bounds;
         self.closed

@@ -146,6 +146,12 @@ impl Rules {
         let count = problem
             .least_for(situation.progress, target, 0)
             .max(problem.fewest);
+        // Fewer than do work are not taken: then the wait goes on.
+        let there = situation.offer.fill_most(count).count();
+        let count = problem.allowed(problem.thrifty(there));
+        if count == 0 {
+            return decision;
+        }
         let reason = Reason::WaitedEnough {
             slots: situation.waited,
         };
@@ -177,6 +183,7 @@ mod tests {
     use crate::policy::{Memory, Policy, Safety};
     use crate::problem::episode::tests::market;
     use crate::problem::episode::{Course, Outcome, play};
+    use crate::problem::offer::Held;
     use crate::problem::tests::trial;
     use crate::problem::throughput::Throughput;
 
@@ -258,6 +265,35 @@ mod tests {
         assert!(held[3] > 0);
         assert_eq!(outcome.records[3].decision.reason.word(), "waited-enough");
         assert!(!outcome.missed);
+    }
+
+    #[test]
+    fn a_wait_does_not_end_with_fewer_machines_than_do_work() {
+        let mut problem = trial(0.3, Throughput::per_machine(1.0));
+        problem.fewest = 2;
+        let rules = Rules {
+            wait_at_most: Some(3),
+            ..Rules::default()
+        };
+        for (there, count) in [(1, 0), (2, 2)] {
+            let mut market = market(&[(0.3, 0); 24], 1.0);
+            for slot in &mut market.slots {
+                slot.on_demand_available = Some(there);
+            }
+            let outcome = play(&problem, &Course::plain(&market, 0), |situation| {
+                let waits = Decision {
+                    held: Held::default(),
+                    reason: Reason::Waits {
+                        slots_left: 20,
+                        slots_needed: 2,
+                    },
+                };
+                let amended = rules.amend(situation, waits);
+                assert!([0, 2].contains(&amended.held.count()), "{amended:?}");
+                amended
+            });
+            assert_eq!(outcome.records[3].decision.held.count(), count);
+        }
     }
 
     #[test]

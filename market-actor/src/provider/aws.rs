@@ -10,6 +10,7 @@ pub mod form;
 pub mod refusal;
 pub mod words;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use aws_credential_types::Credentials;
@@ -74,6 +75,23 @@ impl Account {
     }
 }
 
+impl Account {
+    /// What the price history says of a pool.
+    fn seen(&self, own: &Observed) -> Sighting {
+        let steps = own.spot_price.as_ref();
+        let last = steps.and_then(|steps| steps.changes().last());
+        Sighting {
+            pool: Pool {
+                provider: AWS.into(),
+                region: self.region.clone(),
+                ..own.pool.clone()
+            },
+            spot_price: last.map(|(_, price)| *price),
+            ..self.untold()
+        }
+    }
+}
+
 impl std::fmt::Debug for Account {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Account")
@@ -88,6 +106,8 @@ pub struct Aws {
     account: Account,
     client: Client,
     clock: Clock,
+    /// The pools that were shown last.
+    shown: Vec<Sighting>,
 }
 
 impl std::fmt::Debug for Aws {
@@ -114,6 +134,7 @@ impl Aws {
             account,
             client,
             clock,
+            shown: Vec::new(),
         })
     }
 
@@ -179,6 +200,37 @@ impl Aws {
             .collect())
     }
 
+    /// Pools whose price is known now, over all pages: one of them may be empty.
+    async fn prices(&self) -> Result<Vec<Sighting>, ProviderError> {
+        const CALL: &str = "DescribeSpotPriceHistory";
+        let account = &self.account;
+        // The answer has the price in force at its begin, so an instant is enough.
+        let from = instant_text((self.clock)());
+        let (mut seen, mut page) = (BTreeMap::new(), None::<String>);
+        for _ in 0..PAGES {
+            let form = form::prices(&account.fleet.types, &from, page.as_deref());
+            let text = self.text(CALL, &form).await?;
+            let pools = match price_history::xml(CALL, &text) {
+                Ok(pools) => pools,
+                Err(FeedError::Empty { .. }) => Vec::new(),
+                Err(error) => return Err(unsure(CALL, &error.to_string())),
+            };
+            for own in pools {
+                if account.fleet.types.contains(&own.pool.machine) {
+                    let one = account.seen(&own);
+                    seen.insert((one.pool.zone.clone(), one.pool.machine.clone()), one);
+                }
+            }
+            let answer =
+                Element::read(&text).ok_or_else(|| unsure(CALL, "the answer is no XML"))?;
+            page = answer.next_page().map(ToOwned::to_owned);
+            if page.is_none() {
+                return Ok(seen.into_values().collect());
+            }
+        }
+        Err(unsure(CALL, "more pages than are read"))
+    }
+
     async fn all(&self, of: &Want) -> Result<Vec<Machine>, ProviderError> {
         let cluster = &self.account.fleet.cluster;
         let form = form::list(cluster, Some(&of.token), None);
@@ -199,38 +251,15 @@ impl Provider for Aws {
 
     fn offers(&mut self) -> Answer<'_, Vec<Sighting>> {
         Box::pin(async move {
-            let account = &self.account;
-            // The answer has the price in force at its begin, so an instant is enough.
-            let from = instant_text((self.clock)());
-            let form = form::prices(&account.fleet.types, &from, None);
-            let text = self.text("DescribeSpotPriceHistory", &form).await?;
-            let pools = match price_history::xml("DescribeSpotPriceHistory", &text) {
-                Ok(pools) => pools,
-                // None that is known now: what the operator says is taken.
-                Err(FeedError::Empty { .. }) => return Ok(vec![account.untold()]),
-                Err(error) => return Err(unsure("DescribeSpotPriceHistory", &error.to_string())),
-            };
-            let price = |own: &Observed| {
-                let steps = own.spot_price.as_ref()?;
-                steps.changes().last().map(|(_, price)| *price)
-            };
-            let own = pools
-                .iter()
-                .filter(|own| account.fleet.types.contains(&own.pool.machine));
-            let seen: Vec<Sighting> = own
-                .map(|own| Sighting {
-                    pool: Pool {
-                        provider: AWS.into(),
-                        region: account.region.clone(),
-                        ..own.pool.clone()
-                    },
-                    spot_price: price(own),
-                    ..account.untold()
-                })
-                .collect();
-            match seen.is_empty() {
-                true => Ok(vec![account.untold()]),
-                false => Ok(seen),
+            let seen = self.prices().await?;
+            if !seen.is_empty() {
+                self.shown.clone_from(&seen);
+                return Ok(seen);
+            }
+            // None that is known now: those known before have not gone, else what the operator says is taken.
+            match self.shown.is_empty() {
+                true => Ok(vec![self.account.untold()]),
+                false => Ok(self.shown.clone()),
             }
         })
     }
@@ -278,5 +307,91 @@ impl Provider for Aws {
 
     fn signals(&mut self) -> Answer<'_, Vec<Signal>> {
         Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::Arc;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    fn page(zone: Option<&str>, next: &str) -> String {
+        let item = zone.map(|zone| {
+            format!(
+                "<item><instanceType>g5.xlarge</instanceType><productDescription>Linux/UNIX</productDescription>\
+                 <spotPrice>0.4</spotPrice><timestamp>2026-01-01T00:00:00.000Z</timestamp><availabilityZone>{zone}</availabilityZone></item>"
+            )
+        });
+        let items = item.unwrap_or_default();
+        format!(
+            "<DescribeSpotPriceHistoryResponse><spotPriceHistorySet>{items}</spotPriceHistorySet><nextToken>{next}</nextToken>\
+             </DescribeSpotPriceHistoryResponse>"
+        )
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_prices_takes_no_pool_away_and_all_pages_are_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let answers = [
+            page(None, ""),
+            page(None, "more"),
+            page(Some("z-a"), "more"),
+            page(Some("z-b"), ""),
+            page(None, ""),
+        ];
+        let served = tokio::spawn(async move {
+            let mut asked = Vec::new();
+            for body in answers {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = Vec::new();
+                let whole = |request: &[u8]| {
+                    let text = String::from_utf8_lossy(request).to_lowercase();
+                    let (head, body) = text.split_once("\r\n\r\n")?;
+                    let length = head.split("content-length: ").nth(1)?;
+                    (body.len() >= length.lines().next()?.trim().parse().ok()?).then_some(())
+                };
+                while whole(&request).is_none() {
+                    assert!(stream.read_buf(&mut request).await.unwrap() > 0);
+                }
+                asked.push(String::from_utf8_lossy(&request).contains("NextToken=more"));
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                    body.len()
+                );
+                stream.write_all((head + &body).as_bytes()).await.unwrap();
+            }
+            asked
+        });
+        let account = Account {
+            endpoint,
+            region: "here".into(),
+            access_key_id: "a".into(),
+            secret_access_key: "b".into(),
+            session_token: None,
+            fleet: Fleet {
+                template: "t".into(),
+                types: vec!["g5.xlarge".into()],
+                cluster: "local-0a0a0a0a".into(),
+            },
+            spot_price: MicroUsd(1),
+            on_demand_price: MicroUsd(2),
+            most: 4,
+        };
+        let mut aws = Aws::new(account, Arc::new(|| Micros(0))).unwrap();
+        let mut zones = async || -> Vec<String> {
+            let offers = aws.offers().await.unwrap();
+            offers.into_iter().map(|one| one.pool.zone).collect()
+        };
+        assert_eq!(zones().await, [""], "nothing is known yet");
+        assert_eq!(zones().await, ["z-a", "z-b"]);
+        assert_eq!(zones().await, ["z-a", "z-b"], "they have not gone");
+        assert_eq!(served.await.unwrap(), [false, false, true, true, false]);
     }
 }

@@ -1,6 +1,6 @@
 //! Machines of a Slurm cluster: each is a batch job of one node that runs a gpu-actor.
 //!
-//! A job's name is the token, its comment the cluster: `squeue` finds what an `sbatch` made whose answer was lost (PR-1). Spot is a
+//! A job's name is the token, its comment the cluster ([`super::known_as`]): `squeue --me` finds what an `sbatch` made whose answer was lost (PR-1). Spot is a
 //! partition whose jobs are preempted for others; `--signal=B:TERM@n` and the partition's `GraceTime` are the notice, which the
 //! gpu-actor hears as SIGTERM. A job that waits in the queue is a machine that boots: custody gives it back when it takes too long.
 
@@ -23,7 +23,7 @@ pub struct Controller {
     pub commands: PathBuf,
     /// Where jobs go.
     pub partitions: Partitions,
-    /// The cluster's name.
+    /// The cluster, as [`super::known_as`] tells it apart.
     pub cluster: String,
     /// What a job runs; `{name}` is its token.
     pub command: String,
@@ -78,6 +78,8 @@ impl Slurm {
     async fn jobs(&self, token: Option<&str>) -> Result<Vec<Machine>, ProviderError> {
         let mut arguments = vec![
             "--noheader".to_owned(),
+            // What another user submitted cannot be ended from here.
+            "--me".to_owned(),
             format!("--states={STATES}"),
             format!("--format={COLUMNS}"),
         ];
@@ -212,7 +214,8 @@ mod tests {
             (
                 "squeue",
                 format!(
-                    "for word; do case $word in --name=*) name=${{word#*=}};; esac; done\ngrep \"|$name\" {jobs} || true"
+                    "own=none; for word; do case $word in --name=*) name=${{word#*=}};; --me) own=;; esac; done\n\
+                     grep \"$own|$name\" {jobs} || true"
                 ),
             ),
             (

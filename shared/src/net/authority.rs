@@ -2,7 +2,8 @@
 //!
 //! - `AU-1` Whom a certificate is for is decided here; what a signing request says of names is ignored.
 //! - `AU-2` A certificate of a member signs nothing.
-//! - `AU-3` Revocation is by short life: a day, renewed at two thirds.
+//! - `AU-3` A certificate holds for a day and is renewed at two thirds, by whoever holds it: nobody is refused by name. What revokes is
+//!   a new authority.
 
 use std::fmt;
 use std::path::Path;

@@ -6,7 +6,6 @@ use market_actor::actor::Offered;
 use market_actor::feed::resample::{Cut, PriceRule, resample};
 use market_actor::feed::{choice, files};
 use market_actor::market::Market;
-use market_actor::provider::Kind;
 use market_actor::provider::aws::Account;
 use market_actor::provider::aws::words::Fleet;
 use market_actor::provider::fixed::Listed;
@@ -14,10 +13,13 @@ use market_actor::provider::local::{Launch, Stock};
 use market_actor::provider::replay::course::Script;
 use market_actor::provider::slurm::Controller;
 use market_actor::provider::slurm::words::Partitions;
+use market_actor::provider::{Kind, known_as};
 use shared::config::Problem;
 use shared::config::load::Loaded;
 use shared::config::market::{MarketSection, Provider, seconds};
 use shared::config::places;
+use shared::net::authority::fingerprint;
+use shared::net::credential::Credential;
 use shared::units::Micros;
 
 use super::folder;
@@ -116,7 +118,7 @@ pub(super) fn offered(
                 seed: section.seed,
             }),
         },
-        Provider::Aws => Offered::Aws(Box::new(account(loaded, settings))),
+        Provider::Aws => Offered::Aws(Box::new(account(loaded, settings, &cluster(loaded)?))),
         Provider::Slurm => Offered::Slurm(controller(loaded, set)?),
     })
 }
@@ -135,7 +137,15 @@ fn listed(loaded: &Loaded) -> Vec<Listed> {
         .collect()
 }
 
-fn account(loaded: &Loaded, settings: &Settings) -> Account {
+/// How machines of this cluster are told from those of another in the same account or queue.
+fn cluster(loaded: &Loaded) -> Result<String, Failure> {
+    let path = security::directory(loaded).join(places::MARKET);
+    let own = Credential::load(&path).or_exit(Exit::NotFound)?;
+    let name = &loaded.config.cluster.name;
+    Ok(known_as(name, &fingerprint(own.authority())))
+}
+
+fn account(loaded: &Loaded, settings: &Settings, cluster: &str) -> Account {
     let section = &loaded.config.market;
     let option = |name: &str| settings.store_options.get(name).cloned();
     let region = section.aws_region.clone();
@@ -156,7 +166,7 @@ fn account(loaded: &Loaded, settings: &Settings) -> Account {
                 .filter(|name| !name.is_empty())
                 .map(ToOwned::to_owned)
                 .collect(),
-            cluster: loaded.config.cluster.name.to_string(),
+            cluster: cluster.to_owned(),
         },
         spot_price: section.spot_price(),
         on_demand_price: section.on_demand_price(),
@@ -182,7 +192,7 @@ fn controller(loaded: &Loaded, set: &[String]) -> Result<Controller, Failure> {
             spot: section.slurm_spot.clone(),
             on_demand: section.slurm_on_demand.clone(),
         },
-        cluster: loaded.config.cluster.name.to_string(),
+        cluster: cluster(loaded)?,
         command,
         logs: std::path::absolute(&logs).unwrap_or(logs),
         spot_price: section.spot_price(),

@@ -2,13 +2,15 @@
 //!
 //! Remembered beside the book: a market says all of it again to a new leadership. A job is asked about twice: as it is submitted,
 //! when its work is not known yet, and once its rows are. Of those that came before anything was offered the zones are asked about
-//! as soon as it is.
+//! as soon as it is. What is offered is told again about once a minute: where that stays out the market is gone or shut out, and by
+//! offers of long ago nobody is refused.
 
 use std::collections::BTreeMap;
 
 use shared::ids::JobId;
 use shared::job::{JobSpec, MarketSpec};
 use shared::life::{JobState, Reason, ReasonClass};
+use shared::units::Micros;
 use shared::wire::market::{Ground, MarketTold, Money};
 use shared::wire::request::{Refusal, RefusalCode, Reply, Submission};
 
@@ -18,14 +20,24 @@ use crate::life::floor::{self, Asked};
 use crate::life::ledger::Job;
 use crate::record::{Change, Inputs};
 
+/// What is offered is believed for so long after it was told, or for one of its slots where that is longer.
+const HOLDS: Micros = Micros::of_millis(600_000);
+
 /// What a market told last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Market {
-    ground: Option<Ground>,
+    /// What is offered, and when that was told, by the steady clock.
+    ground: Option<(Ground, Micros)>,
     bills: BTreeMap<JobId, Money>,
 }
 
 impl Market {
+    /// What is offered, as far as that is known now, by the steady clock.
+    fn ground(&self, now: Micros) -> Option<&Ground> {
+        let (ground, told) = self.ground.as_ref()?;
+        (now.since(*told) <= HOLDS.max(ground.slot)).then_some(ground)
+    }
+
     /// What a job has cost, where a market said so.
     pub(super) fn owed(&self, job: JobId) -> Option<Money> {
         self.bills.get(&job).copied()
@@ -40,9 +52,10 @@ impl Market {
 impl Coordinator {
     /// A market tells what it offers and what jobs owe.
     pub(super) fn market_told(&mut self, told: MarketTold) -> Result<Reply, Refusal> {
-        if told.ground.is_some() {
-            let first = self.market.ground.is_none();
-            self.market.ground = told.ground;
+        let now = self.now.steady;
+        if let Some(ground) = told.ground {
+            let first = self.market.ground(now).is_none();
+            self.market.ground = Some((ground, now));
             if first {
                 self.refuse_those_nowhere();
             }
@@ -58,7 +71,7 @@ impl Coordinator {
     /// Jobs that were taken before this leadership knew what is offered, never began, and may be nowhere that there is: they would wait
     /// for ever. One that began may be on machines that stay.
     fn refuse_those_nowhere(&mut self) {
-        let Some(ground) = &self.market.ground else {
+        let Some(ground) = self.market.ground(self.now.steady) else {
             return;
         };
         let nowhere = |job: &Job| {
@@ -88,7 +101,7 @@ impl Coordinator {
             message,
         };
         let mut least = self.settings.limits.least_budget;
-        if let Some(ground) = &self.market.ground {
+        if let Some(ground) = self.market.ground(self.now.steady) {
             let zones = floor::zones(ground, &asks.zones);
             let offers = zones.map_err(|why| refusal(why.to_string()))?;
             if !asks.zones.is_empty() {
@@ -120,7 +133,7 @@ impl Coordinator {
 
     /// Why a job whose rows are known now cannot be done as its owner asks.
     pub(super) fn cannot_pay(&self, job: JobId, inputs: &Inputs) -> Option<Reason> {
-        let ground = self.market.ground.as_ref()?;
+        let ground = self.market.ground(self.now.steady)?;
         let job = self.book.ledger.get(job)?;
         let spec: JobSpec = serde_json::from_str(&job.spec).ok()?;
         let asks = spec.market.as_ref()?;

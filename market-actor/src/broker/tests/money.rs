@@ -37,6 +37,11 @@ fn the_coordinator_is_told_what_is_offered_and_owed_and_only_what_changed() {
     world.done.clear();
     world.pass(5);
     assert_eq!(told(&world), []);
+    // But that it is still offered, once a minute.
+    world.pass(60);
+    let again = told(&world);
+    assert!(again.len() == 1 && again[0].ground.is_some(), "{again:?}");
+    world.done.clear();
     world.take(Event::Unheard);
     world.pass(1);
     let again = told(&world);

@@ -67,6 +67,23 @@ fn a_market_and_a_plan_of_stages_do_not_block_each_other() {
 }
 
 #[test]
+fn fewer_machines_than_do_work_are_not_bought() {
+    let mut staged = terms();
+    (staged.stages, staged.replicas, staged.fewest) = (2, 2, 2);
+    staged.choice = fixed(Policy::OnDemand);
+    for (there, held) in [(1, 0), (3, 2)] {
+        let mut world = World::new(staged.clone(), 0);
+        world.on_demand = Some(there);
+        // No rate yet, then a deadline that nothing meets any more.
+        world.pass(20);
+        assert_eq!(world.machines.len(), held, "{:?}", world.decided());
+        world.jobs[0].deadline = Some(Micros(30 * S));
+        world.pass(90);
+        assert_eq!(world.machines.len(), held, "{:?}", world.decided());
+    }
+}
+
+#[test]
 fn after_one_machine_left_the_rest_is_not_given_up() {
     let mut small = terms();
     (small.stages, small.replicas, small.fewest) = (2, 3, 2);

@@ -214,3 +214,65 @@ fn what_is_given_up_stays_so_over_a_restart() {
     world.pass(3);
     assert!(world.machines.is_empty(), "{:?}", world.machines);
 }
+
+#[test]
+fn em_1_a_machine_that_is_being_emptied_is_waited_for_though_a_coordinator_that_began_does_not_list_it()
+ {
+    let mut world = World::new(terms(), 1);
+    world.pass(30);
+    let (id, token) = world.first(Kind::Spot);
+    world.signal(&id, Certainty::Notice);
+    world.take(Event::Unheard);
+    let show = |world: &mut World| {
+        let jobs = world.jobs.clone();
+        let nodes = Vec::new();
+        world.take(Event::Cluster { nodes, jobs });
+    };
+    show(&mut world);
+    world.now += 40 * S;
+    show(&mut world);
+    assert!(world.machines.contains_key(&id), "{:?}", world.done);
+    // Its end and its grace.
+    world.now += 11 * S;
+    show(&mut world);
+    let asked = Effect::Release { id };
+    assert!(world.done.contains(&asked), "{token}: {:?}", world.done);
+}
+
+#[test]
+fn em_1_what_was_drained_from_here_is_given_work_again_by_a_coordinator_that_began_anew() {
+    for (away, again) in [(3, true), (70, false)] {
+        let mut world = World::new(terms(), 1);
+        world.listed = true;
+        world.same = NodeName::new("n1").ok();
+        world.pass(30);
+        world.jobs[0].ended = true;
+        world.pass(3);
+        assert!(world.machines.is_empty() && world.draining.len() == 1);
+        world.take(Event::Unheard);
+        // Nothing has said hello to it yet.
+        world.pass(away);
+        world.jobs.push(job(2));
+        world.pass(5);
+        assert_eq!(world.machines.len(), 1);
+        let back = world.same.clone().map(Effect::Undrain);
+        let back = back.is_some_and(|back| world.done.contains(&back));
+        assert_eq!(back, again, "after {away} s: {:?}", world.done);
+    }
+}
+
+#[test]
+fn work_that_stands_still_for_very_long_leaves_what_is_kept_readable() {
+    let mut world = World::new(terms(), 3);
+    world.pass(150);
+    world.rate = 0;
+    world.broker.meter.wear();
+    world.done.clear();
+    world.pass(61);
+    let rate = world.broker.meter.rate(Micros(60 * S));
+    assert!(rate > 0.0 && rate < 1e-300, "{rate}");
+    assert!(world.decided().note.is_some(), "{:?}", world.decided());
+    let kept = world.kept().expect("kept");
+    let read = Kept::from_json(&kept.to_json());
+    assert!(read.is_ok(), "{:?}", read.err());
+}

@@ -107,6 +107,8 @@ pub(super) struct World {
     pub(super) newest: bool,
     /// Whether nodes have names of their own, as those of a fixed list.
     pub(super) listed: bool,
+    /// The one node that all machines are, as where a fixed list has one.
+    pub(super) same: Option<NodeName>,
     pub(super) done: Vec<Effect>,
     /// Whether questions are not answered.
     pub(super) slow: bool,
@@ -143,6 +145,7 @@ impl World {
             seats: usize::MAX,
             newest: false,
             listed: false,
+            same: None,
             done: Vec::new(),
         }
     }
@@ -187,6 +190,9 @@ impl World {
                     Effect::Drain { node, .. } if !self.deaf => {
                         self.draining.insert(node.clone());
                     }
+                    Effect::Undrain(node) if !self.deaf => {
+                        self.draining.remove(node);
+                    }
                     Effect::Think(question) if !self.slow => {
                         let answer = Box::new(question.as_ref().clone().answer());
                         let now = Now::both(Micros(self.now));
@@ -215,7 +221,9 @@ impl World {
     /// The node of a machine.
     pub(super) fn node(&self, want: &Want) -> NodeName {
         match self.listed {
-            true => NodeName::new(format!("n-{}", want.token)).expect("a plain word is a name"),
+            true => self.same.clone().unwrap_or_else(|| {
+                NodeName::new(format!("n-{}", want.token)).expect("a plain word is a name")
+            }),
             false => want.token.clone(),
         }
     }

@@ -10,7 +10,7 @@ use super::element::Element;
 use super::refusal::{named, unsure};
 use crate::provider::{Kind, Machine, MachineState, ProviderError, Want};
 
-/// Tag of all machines of a cluster; its value is the cluster's name.
+/// Tag of all machines of a cluster; its value is what [`crate::provider::known_as`] says.
 pub const CLUSTER_TAG: &str = "spotmux-cluster";
 /// Tag of the request that a machine came of; the machine reads its node's name from it.
 pub const TOKEN_TAG: &str = "spotmux-token";
@@ -22,7 +22,7 @@ pub struct Fleet {
     pub template: String,
     /// Types that will do.
     pub types: Vec<String>,
-    /// The cluster's name.
+    /// The cluster, as [`crate::provider::known_as`] tells it apart.
     pub cluster: String,
 }
 

@@ -103,16 +103,29 @@ pub fn machines(printed: &str, partitions: &Partitions, cluster: &str) -> Vec<Ma
         .collect()
 }
 
-/// Idle nodes in what `sinfo --format=%t|%D` prints.
+/// Idle nodes in what `sinfo --format=%t|%D` prints. Those that are powered down or being powered up can be had; those that do not
+/// answer (`idle*`) or are held for maintenance (`idle$`) get no work.
 #[must_use]
 pub fn idle(printed: &str) -> u32 {
     let rows = printed
         .lines()
         .filter_map(|line| line.trim().split_once('|'));
-    rows.filter(|(state, _)| state.trim_end_matches(['~', '#', '*', '$']) == "idle")
+    rows.filter(|(state, _)| state.trim_end_matches(['~', '#']) == "idle")
         .filter_map(|(_, count)| count.parse::<u32>().ok())
         .fold(0, u32::saturating_add)
 }
+
+/// What `sbatch` prints where the controller said no: nothing was submitted.
+const SUBMISSION: &str = "Batch job submission failed:";
+/// What stands there where the controller did not answer, or not in time: it may have taken the job.
+const UNANSWERED: [&str; 6] = [
+    "Socket timed out",
+    "Unable to contact",
+    "Zero Bytes",
+    "Connection reset",
+    "Communication connection failure",
+    "Message receive failure",
+];
 
 /// What a command that failed says.
 #[must_use]
@@ -129,6 +142,7 @@ pub fn failed(call: &str, words: &str) -> ProviderError {
     } else if has("invalid partition")
         || has("Invalid partition")
         || has("Access/permission denied")
+        || (has(SUBMISSION) && !UNANSWERED.iter().any(|part| has(part)))
     {
         ProviderError::Refused { provider, why }
     } else {
@@ -177,12 +191,16 @@ mod tests {
                 ("20", Kind::Spot, MachineState::Ending),
             ]
         );
-        assert_eq!(idle("idle|3\nalloc|2\nidle~|4\ndown*|1\nmix|1\n"), 7);
+        let nodes = "idle|3\nalloc|2\nidle~|4\nidle#|1\nidle*|3\nidle$|2\ndown*|1\nmix|1\n";
+        assert_eq!(idle(nodes), 8);
+        // Another cluster of this user that has the same name.
+        let other = "21|m-b-1|RUNNING|spotmux:local-0b0b0b0b|spot\n";
+        assert_eq!(machines(other, &partitions(), "local-0a0a0a0a"), []);
     }
 
     #[test]
     fn errors_are_told_apart() {
-        let of = |words| failed("sbatch", words);
+        let of = |words: &str| failed("sbatch", words);
         assert!(matches!(
             of(
                 "sbatch: error: Batch job submission failed: Required node not available (down, drained or reserved)"
@@ -196,6 +214,27 @@ mod tests {
         assert!(
             !of("sbatch: error: Unable to contact slurm controller (connect failure)").is_certain()
         );
+        for said in [
+            "Invalid account or account/partition combination specified",
+            "Requested time limit is invalid (missing or exceeds some limit)",
+            "User's group not permitted to use this partition",
+            "Invalid qos specification",
+        ] {
+            let error = of(&format!(
+                "sbatch: error: Batch job submission failed: {said}"
+            ));
+            assert!(matches!(error, ProviderError::Refused { .. }), "{error}");
+        }
+        for said in [
+            "Socket timed out on send/recv operation",
+            "Unable to contact slurm controller (connect failure)",
+            "Zero Bytes were transmitted or received",
+        ] {
+            let error = of(&format!(
+                "sbatch: error: Batch job submission failed: {said}"
+            ));
+            assert!(!error.is_certain(), "{error}");
+        }
         assert!(is_gone(
             "scancel: error: Kill job error on job id 9: Invalid job id specified"
         ));

@@ -96,6 +96,25 @@ fn a_zone_that_is_none_is_refused_with_those_that_are() {
 }
 
 #[test]
+fn by_offers_of_long_ago_nobody_is_refused() {
+    let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
+    offers(&mut desk);
+    let slot = ground().slot.0 / 1000;
+    let west = r#"{"zones":["west"]}"#;
+    desk.pass(slot / 2);
+    offers(&mut desk);
+    desk.pass(slot * 6 / 10);
+    assert!(matches!(submit(&mut desk, "one", west), Reply::Refused(_)));
+    desk.pass(slot / 2);
+    let Reply::Job(one) = submit(&mut desk, "one", west) else {
+        panic!("the market is gone");
+    };
+    // It is back: who came meanwhile is told.
+    offers(&mut desk);
+    assert_eq!(view(&mut desk, one.id).state, JobState::Failed);
+}
+
+#[test]
 fn a_job_that_leaves_no_place_beside_those_at_work_is_refused_until_they_are_done() {
     let mut desk = Desk::new(Stages::Fixed(1), 1, 1);
     let mut both = ground();
