@@ -315,6 +315,46 @@ fn values_that_grow_in_a_template_end_by_the_budget() {
     }
 }
 
+/// A few instructions a round, each through a long value.
+#[test]
+fn what_goes_through_long_values_again_and_again_ends_by_the_budget() {
+    let long = format!("{{% set b = '{}' * 120 %}}", "ab".repeat(500));
+    let filters = [
+        "capitalize",
+        "escape",
+        "int(0)",
+        "length",
+        "list|first",
+        "lower",
+        "max",
+        "min",
+        "reject|list",
+        "reverse",
+        "select|list",
+        "sort|first",
+        "title",
+        "trim",
+        "unique|list",
+        "upper",
+    ];
+    let looks = filters
+        .map(|filter| format!("b|{filter}"))
+        .into_iter()
+        .chain(["b is upper", "b is lower", "b.upper()"].map(str::to_owned));
+    for look in looks {
+        let source = format!(
+            "{long}{{% for i in range(3000) %}}{{% if {look} == 'x' %}}{{% endif %}}{{% endfor %}}"
+        );
+        let error = compiled(&source, &Tokenizer::bytes())
+            .render(&[Message::user("q")], false)
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("exceeds its budget"),
+            "{look}: {error}"
+        );
+    }
+}
+
 #[test]
 fn long_conversations_are_within_the_budget() {
     let messages: Vec<Message> = (0..2000)

@@ -1,14 +1,14 @@
 //! What a rendering may make of its input, intermediate values included.
 //!
-//! One value may have a mebibyte and four times the input; all that is written, set or made by filters and methods
-//! together 64 MiB and 64 times the input. Operations that make a long value of short ones are measured before they
-//! run.
+//! One value may have 128 KiB and four times the input; all that is written, set, or gone through or made by filters and
+//! methods together 64 MiB and 64 times the input. Operations that make a long value of short ones are measured before
+//! they run. What is left, comparisons of values that are not longer than that, is bounded by the engine's count of instructions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use minijinja::value::{Kwargs, Object, Rest, Value, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, Output, State, filters};
+use minijinja::{Environment, Error, ErrorKind, Output, State, filters, tests};
 use minijinja_contrib::pycompat;
 
 /// Variable that holds the bytes of the input.
@@ -23,7 +23,7 @@ pub(super) const PASS: &str = "spotmux_pass";
 pub(super) const KEEP: &str = "spotmux_keep";
 
 /// Bytes of one value, and of all together, without input.
-const BASE: [usize; 2] = [1 << 20, 64 << 20];
+const BASE: [usize; 2] = [128 << 10, 64 << 20];
 /// The same for each byte of input.
 const SHARE: [usize; 2] = [4, 64];
 /// Bytes counted for a value besides its text.
@@ -76,7 +76,7 @@ impl Meter {
             return Ok(());
         }
         Err(exceeded(
-            "a value longer than four times its input and a mebibyte",
+            "a value longer than four times its input and 128 KiB",
         ))
     }
 
@@ -118,15 +118,43 @@ pub(super) fn keep(environment: &mut Environment<'static>) {
         environment.remove_filter(name);
     }
     let measured = [
+        ("capitalize", Value::from_function(filters::capitalize)),
+        ("chain", Value::from_function(filters::chain)),
+        ("count", Value::from_function(filters::length)),
+        ("dictsort", Value::from_function(filters::dictsort)),
+        ("e", Value::from_function(filters::escape)),
+        ("escape", Value::from_function(filters::escape)),
+        ("first", Value::from_function(filters::first)),
+        ("float", Value::from_function(filters::float)),
         ("format", Value::from_function(filters::format)),
+        ("groupby", Value::from_function(filters::groupby)),
         ("indent", Value::from_function(filters::indent)),
+        ("int", Value::from_function(filters::int)),
+        ("items", Value::from_function(filters::items)),
         ("join", Value::from_function(filters::join)),
-        ("list", Value::from_function(filters::list)),
+        ("last", Value::from_function(filters::last)),
+        ("length", Value::from_function(filters::length)),
         ("lines", Value::from_function(filters::lines)),
+        ("list", Value::from_function(filters::list)),
+        ("lower", Value::from_function(filters::lower)),
         ("map", Value::from_function(filters::map)),
+        ("max", Value::from_function(filters::max)),
+        ("min", Value::from_function(filters::min)),
+        ("reject", Value::from_function(filters::reject)),
+        ("rejectattr", Value::from_function(filters::rejectattr)),
         ("replace", Value::from_function(filters::replace)),
+        ("reverse", Value::from_function(filters::reverse)),
+        ("select", Value::from_function(filters::select)),
+        ("selectattr", Value::from_function(filters::selectattr)),
+        ("sort", Value::from_function(filters::sort)),
         ("split", Value::from_function(filters::split)),
         ("string", Value::from_function(filters::string)),
+        ("sum", Value::from_function(filters::sum)),
+        ("title", Value::from_function(filters::title)),
+        ("trim", Value::from_function(filters::trim)),
+        ("unique", Value::from_function(filters::unique)),
+        ("upper", Value::from_function(filters::upper)),
+        ("zip", Value::from_function(filters::zip)),
         ("tojson", Value::from_function(super::json::to_json)),
     ];
     for (name, filter) in measured {
@@ -135,6 +163,14 @@ pub(super) fn keep(environment: &mut Environment<'static>) {
             filter.call(state, &args)
         };
         environment.add_filter(name, run);
+    }
+    let looks: [(_, fn(&str) -> bool); 2] =
+        [("lower", tests::is_lower), ("upper", tests::is_upper)];
+    for (name, looks) in looks {
+        environment.add_test(name, move |state: &State<'_, '_>, text: &str| {
+            Meter::of(state).make(text.len())?;
+            Ok(looks(text))
+        });
     }
 }
 
@@ -231,6 +267,8 @@ fn measure(state: &State<'_, '_>, name: &str, args: &[Value]) -> Result<(), Erro
             left
         }
         ("list", None) => VALUE * first.len().unwrap_or(0),
+        // They do not go through what they are of, and stand in loops over it.
+        ("length" | "count" | "first" | "last" | "items", None) => VALUE,
         ("format", Some(whole)) => {
             if widest(whole) > DIGITS {
                 return Err(exceeded("a format with a number of more than three digits"));

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
-use std::time::Duration;
 
 use super::*;
 use crate::provider::Kind;
@@ -45,18 +44,18 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 
 /// Lists until so many machines are shown.
 async fn until(local: &mut Local, count: usize) {
-    for _ in 0..100_000 {
+    for _ in 0..1_000_000 {
         if local.list().await.unwrap().len() == count {
             return;
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::task::yield_now().await;
     }
     panic!("never {count} machines: {:?}", local.list().await);
 }
 
 async fn until_there(path: &Path) {
     while !path.exists() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::task::yield_now().await;
     }
 }
 
