@@ -12,7 +12,7 @@ use shared::model::ModelShape;
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::render;
-use crate::training::proof;
+use crate::training::{proof, record};
 
 /// Seed of what does not depend on one once it is trained.
 const SEED: u64 = 0;
@@ -27,6 +27,11 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
+    /// How its base model compares with a model.
+    pub(crate) fn compared(&self, model: &Model) -> Compared {
+        compare(&base_of(&self.folder), model)
+    }
+
     /// The adapter, ready to be attached.
     pub(crate) fn adapter(self) -> Adapter {
         Adapter::new(Arc::new(self.found.layout), self.found.values, SEED)
@@ -55,10 +60,10 @@ impl OtherBase {
     ///
     /// # Errors
     /// [`Exit::BadInput`] with it where it is refused; `what` the command would do nevertheless ends the hint.
-    pub(crate) fn judge(self, said: String, what: &str) -> Result<String, Failure> {
+    pub(crate) fn judge(self, said: &str, what: &str) -> Result<String, Failure> {
         match self {
             Self::Taken => Ok(format!("note: {said}")),
-            Self::Refused => Err(Failure::new(Exit::BadInput, said).hint(format!(
+            Self::Refused => Err(Failure::new(Exit::BadInput, said.to_owned()).hint(format!(
                 "give the model it was made for, or --other-base to {what} nevertheless"
             ))),
         }
@@ -76,40 +81,130 @@ pub(crate) fn open(given: &Path, shape: &ModelShape) -> Result<Opened, Failure> 
     Ok(Opened { folder, found })
 }
 
-/// Says so when an adapter names another base model than this one; nothing when they are the same, or cannot be
-/// compared: a name against a hash, or no name at all.
-pub(crate) fn other_base(named: Option<&str>, model: &Model) -> Option<String> {
-    let named = named?;
-    let own = if named.starts_with("sha256:") {
-        format!("sha256:{}", model.content_hash())
-    } else {
-        model.name.clone().filter(|_| is_hub_id(named))?
-    };
-    apart(named, &own)
+/// What an adapter says of the base model that it was made for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Base {
+    /// Its name.
+    pub(crate) named: Option<String>,
+    /// Its content hash, where the record beside the adapter has it.
+    sha256: Option<String>,
 }
 
-/// Why the base model that an adapter names cannot be compared with this one; nothing where it can.
-pub(crate) fn not_compared(named: Option<&str>, model: &Model) -> Option<String> {
-    const NO_MORE: &str = "its shapes fit, and no more is known";
-    match named {
-        None => Some(format!(
-            "the adapter names no base model, so that it could not be compared with this one: {NO_MORE}"
-        )),
-        Some(named) if named.starts_with("sha256:") => None,
-        Some(named) if !is_hub_id(named) => Some(format!(
-            "the adapter names {} as its base model, a place on the machine it was made on, which could not be compared \
-             with this one: {NO_MORE}",
-            excerpt(named)
-        )),
-        Some(named) => model.name.is_none().then(|| unnamed(named)),
+/// What the adapter in a folder says of its base model.
+pub(crate) fn base_of(folder: &Path) -> Base {
+    Base {
+        named: named_base(folder),
+        sha256: record::base_sha256(folder),
     }
 }
 
-fn unnamed(named: &str) -> String {
-    format!(
-        "the adapter was made for {}, and this model has no name to compare: its shapes fit, and no more is known",
-        excerpt(named)
-    )
+/// How the base model of an adapter compares with a model, each with a sentence on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Compared {
+    /// It is the same.
+    Same,
+    /// It is another.
+    Other(String),
+    /// The model has no name to compare.
+    Nameless(String),
+    /// The adapter says nothing that could be compared with it.
+    Unsaid(String),
+}
+
+impl Compared {
+    /// That it is another.
+    pub(crate) fn other(&self) -> Option<&str> {
+        match self {
+            Self::Other(said) => Some(said),
+            _ => None,
+        }
+    }
+
+    /// Why it is not known whether it is another.
+    pub(crate) fn unknown(&self) -> Option<&str> {
+        match self {
+            Self::Nameless(said) | Self::Unsaid(said) => Some(said),
+            _ => None,
+        }
+    }
+
+    /// What is worth a note where an adapter is but read: nothing of one that says nothing which holds on other machines.
+    pub(crate) fn noted(&self) -> Option<&str> {
+        match self {
+            Self::Other(said) | Self::Nameless(said) => Some(said),
+            _ => None,
+        }
+    }
+}
+
+/// Compares the base model of an adapter with a model: by the content hash where a record has it, else by what the adapter names.
+/// A model of the same name and another hash may be the same in another format: that is not known.
+pub(crate) fn compare(base: &Base, model: &Model) -> Compared {
+    compare_with(base, model.name.as_deref(), || model.content_hash())
+}
+
+/// The same with the name of a model and its content hash, which costs a look at all weights.
+pub(crate) fn compare_with(
+    base: &Base,
+    own: Option<&str>,
+    hash: impl FnOnce() -> String,
+) -> Compared {
+    const NO_MORE: &str = "its shapes fit, and no more is known";
+    let named = base.named.as_deref();
+    let by_name = named.and_then(|named| named.strip_prefix("sha256:"));
+    if let Some(made_for) = base.sha256.as_deref().or(by_name) {
+        return by_hash(named, made_for, own, &hash());
+    }
+    let Some(named) = named else {
+        return Compared::Unsaid(format!(
+            "the adapter names no base model, so that it could not be compared with this one: {NO_MORE}"
+        ));
+    };
+    let shown = excerpt(named);
+    if !is_hub_id(named) && !is_title(named) {
+        return Compared::Unsaid(format!(
+            "the adapter names {shown} as its base model, a place on the machine it was made on, which could not be compared \
+             with this one: {NO_MORE}"
+        ));
+    }
+    let Some(own) = own else {
+        return Compared::Nameless(format!(
+            "the adapter was made for {shown}, and this model has no name to compare: {NO_MORE}"
+        ));
+    };
+    match apart(named, own) {
+        None => Compared::Same,
+        Some(said) if is_hub_id(named) || is_title(own) => Compared::Other(said),
+        Some(_) => Compared::Unsaid(format!(
+            "the adapter names {shown} as its base model, no name of a model hub, which could not be compared with this one, \
+             {own}: {NO_MORE}"
+        )),
+    }
+}
+
+fn by_hash(named: Option<&str>, made_for: &str, own: Option<&str>, hash: &str) -> Compared {
+    if made_for.eq_ignore_ascii_case(hash) {
+        return Compared::Same;
+    }
+    let called = |name: Option<&str>, hash: &str| match name {
+        Some(name) if !name.starts_with("sha256:") => {
+            format!("{} (sha256:{})", excerpt(name), excerpt(hash))
+        }
+        _ => format!("sha256:{}", excerpt(hash)),
+    };
+    let said = format!(
+        "the adapter was made for {}, this model is {}: one with other weights, or these in another format",
+        called(named, made_for),
+        called(own, hash)
+    );
+    let of_one_name = named
+        .zip(own)
+        .is_some_and(|(named, own)| apart(named, own).is_none());
+    match of_one_name {
+        // What it is kept as changes the hash: the same model is not refused for that.
+        true => Compared::Unsaid(said),
+        false => Compared::Other(said),
+    }
 }
 
 fn apart(named: &str, own: &str) -> Option<String> {
@@ -134,16 +229,6 @@ pub(crate) fn named_base(folder: &Path) -> Option<String> {
     config::read(&text).ok()?.base
 }
 
-/// What is to be said of the base model that an adapter names, beside one that it fits by its shapes: that it is another, or that
-/// this one has no name to compare; nothing where they are the same, or the adapter says nothing that holds on other machines.
-pub(crate) fn of_base(named: Option<&str>, model: &Model) -> Option<String> {
-    let nameless = || {
-        let named = named.filter(|named| model.name.is_none() && is_hub_id(named))?;
-        Some(unnamed(named))
-    };
-    other_base(named, model).or_else(nameless)
-}
-
 /// Whether a name is that of a model hub, owner and model, and not a path of the machine it was made on.
 fn is_hub_id(name: &str) -> bool {
     let parts: Vec<&str> = name.split('/').collect();
@@ -151,6 +236,11 @@ fn is_hub_id(name: &str) -> bool {
         && parts
             .iter()
             .all(|part| !part.is_empty() && !part.starts_with('.'))
+}
+
+/// Whether a name is a title, as a GGUF has one, and not a path.
+fn is_title(name: &str) -> bool {
+    !name.contains(['/', '\\']) && !name.starts_with(['.', '~'])
 }
 
 /// The folder with `adapter_config.json`.
@@ -224,5 +314,45 @@ mod tests {
                 .unwrap()
                 .contains("made for a/b, this model is a/c")
         );
+    }
+
+    #[test]
+    fn titles_are_compared_and_a_hash_decides_where_one_is_recorded() {
+        let compared = |named: Option<&str>, sha256: Option<&str>, own: Option<&str>| {
+            let base = Base {
+                named: named.map(str::to_owned),
+                sha256: sha256.map(str::to_owned),
+            };
+            compare_with(&base, own, || "ab12".to_owned())
+        };
+        let title = Some("Tiny 1M v2");
+        assert_eq!(compared(title, None, title), Compared::Same);
+        let other = compared(title, None, Some("Tiny 1M v3"));
+        let said = "the adapter was made for Tiny 1M v2, this model is Tiny 1M v3";
+        assert_eq!(other, Compared::Other(said.to_owned()));
+        assert!(matches!(
+            compared(title, None, Some("a/b")),
+            Compared::Unsaid(_)
+        ));
+        assert!(matches!(compared(title, None, None), Compared::Nameless(_)));
+        assert!(compared(Some("a/b"), None, title).other().is_some());
+        for place in ["/home/a", "./a", "~a", "a/b/c", "C:\\a"] {
+            let said = compared(Some(place), None, title);
+            assert!(said.unknown().unwrap().contains("a place on the machine"));
+            assert_eq!((said.noted(), said.other()), (None, None), "{place}");
+        }
+        // The hash knows better than any name.
+        assert_eq!(compared(Some("a/b"), Some("ab12"), title), Compared::Same);
+        let format = compared(title, Some("cd34"), title);
+        assert!(format.unknown().unwrap().contains("in another format"));
+        let other = compared(title, Some("cd34"), Some("Tiny"));
+        let said = other.other().unwrap();
+        assert!(
+            said.contains("Tiny 1M v2 (sha256:cd34)") && said.contains("Tiny (sha256:ab12)"),
+            "{said}"
+        );
+        assert_eq!(compared(Some("sha256:ab12"), None, None), Compared::Same);
+        assert!(compared(Some("sha256:cd34"), None, title).other().is_some());
+        assert!(compared(None, None, title).unknown().is_some());
     }
 }

@@ -146,11 +146,7 @@ fn wanted(
     pull: &Pull<'_>,
     output: &Output,
 ) -> Result<Option<Entry>, Failure> {
-    let asked_for = |entry: &Entry| match pull.revision {
-        Some(revision) => entry.revision() == Some(revision),
-        None => true,
-    };
-    let Some(entry) = found.filter(asked_for) else {
+    let Some(entry) = found.filter(|entry| is_asked_for(entry, pull.revision)) else {
         return Ok(None);
     };
     match entry.fault() {
@@ -160,6 +156,14 @@ fn wanted(
             Ok(None)
         }
         Some(Fault::Unreadable(failure)) => Err(failure),
+    }
+}
+
+/// Whether an entry is of the revision that is asked for; one that was fetched by another is not that of the main branch.
+fn is_asked_for(entry: &Entry, revision: Option<&str>) -> bool {
+    match (revision, entry.revision()) {
+        (Some(asked), found) => found == Some(asked),
+        (None, found) => found.is_none_or(|found| found == hub::MAIN),
     }
 }
 
@@ -274,6 +278,17 @@ mod tests {
             .unwrap_err();
         assert_eq!(refused.exit, Exit::Usage);
         assert!(store.fetched(SMOLLM2.name).unwrap().is_some());
+    }
+
+    #[test]
+    fn what_was_fetched_by_a_revision_is_not_the_main_branch() {
+        let of = |revision| {
+            let files = Vec::new();
+            Entry::elsewhere("a/b", "a test".into(), revision, "there".into(), files)
+        };
+        let (old, main) = (of("v1"), of("main"));
+        assert!(!is_asked_for(&old, None) && is_asked_for(&main, None));
+        assert!(is_asked_for(&old, Some("v1")) && !is_asked_for(&main, Some("v1")));
     }
 
     #[test]

@@ -204,9 +204,26 @@ pub struct Problems {
 impl Problems {
     /// Adds one.
     pub(crate) fn push(&mut self, problem: Problem) {
-        *self.totals.entry(problem.code).or_default() += 1;
+        self.add(problem.code, 1);
         if self.listed.len() < MAX_PROBLEMS {
             self.listed.push(problem);
+        }
+    }
+
+    /// Counts further ones of a kind, which are not listed.
+    pub(crate) fn add(&mut self, code: Code, more: u64) {
+        if more > 0 {
+            *self.totals.entry(code).or_default() += more;
+        }
+    }
+
+    /// Adds those of one record, each as `placed` in the file.
+    pub(crate) fn append(&mut self, other: Self, placed: impl FnMut(Problem) -> Problem) {
+        let room = MAX_PROBLEMS - self.listed.len();
+        self.listed
+            .extend(other.listed.into_iter().take(room).map(placed));
+        for (code, count) in other.totals {
+            self.add(code, count);
         }
     }
 
@@ -236,6 +253,11 @@ mod tests {
         assert_eq!(problems.listed.len(), MAX_PROBLEMS);
         assert_eq!(problems.totals[&Code::BlankLine], 250);
         assert_eq!(problems.count(), 250);
+        let mut more = Problems::default();
+        more.append(problems.clone(), |problem| problem.at(7, 0));
+        more.append(problems, |problem| problem);
+        assert_eq!((more.listed.len(), more.count()), (MAX_PROBLEMS, 500));
+        assert!(more.listed.iter().all(|problem| problem.line == 7));
     }
 
     #[test]

@@ -104,16 +104,20 @@ impl JobData {
         }
     }
 
-    fn split(rows: Vec<TokenRow>, mut report: Report, seed: u64, share: f64) -> Self {
+    /// Rows are moved, never copied: they may be most of what a run holds.
+    fn split(mut rows: Vec<TokenRow>, mut report: Report, seed: u64, share: f64) -> Self {
         let count = u32::try_from(rows.len()).expect("each row takes more than a byte of memory");
-        let parts = order::split(seed, count, share);
-        let pick = |indices: &[u32]| -> Vec<TokenRow> {
-            indices
-                .iter()
-                .map(|&at| rows[at as usize].clone())
-                .collect()
-        };
-        let (train, eval) = (pick(&parts.train), pick(&parts.eval));
+        let held_out = order::split(seed, count, share).eval;
+        let eval: Vec<TokenRow> = held_out
+            .iter()
+            .map(|&at| std::mem::take(&mut rows[at as usize]))
+            .collect();
+        let mut index = 0;
+        rows.retain(|_| {
+            index += 1;
+            held_out.binary_search(&(index - 1)).is_err()
+        });
+        let train = rows;
         if !eval.is_empty() {
             report.held_out = eval.len() as u64;
             report.overlap = Some(overlap(&train, &eval));
@@ -206,6 +210,26 @@ mod tests {
         assert_eq!(one.train_report.overlap.as_ref().unwrap().count, 0);
         assert_eq!(one, load(&spec, folder.path(), 1).unwrap());
         assert_ne!(one.eval, load(&spec, folder.path(), 2).unwrap().eval);
+    }
+
+    #[test]
+    fn rows_are_split_without_a_copy() {
+        let rows: Vec<TokenRow> = (0..20)
+            .map(|n| TokenRow::new(vec![n], vec![-100]))
+            .collect();
+        let place = |row: &TokenRow| (row.ids.as_ptr(), row.ids[0]);
+        let mut before: Vec<_> = rows.iter().map(place).collect();
+        let report = Report::new(crate::template::Origin::ChatMl, 10);
+        for share in [0.0, 0.3] {
+            let data = JobData::split(rows.clone(), report.clone(), 1, share);
+            assert!(data.train.is_sorted_by_key(|row| row.ids[0]), "{share}");
+        }
+        let data = JobData::split(rows, report, 1, 0.3);
+        assert_eq!((data.train.len(), data.eval.len()), (14, 6));
+        let mut after: Vec<_> = data.train.iter().chain(&data.eval).map(place).collect();
+        before.sort_unstable();
+        after.sort_unstable();
+        assert_eq!(before, after);
     }
 
     #[test]

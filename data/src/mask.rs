@@ -55,6 +55,12 @@ pub enum MaskError {
         /// Number of assistant messages.
         turns: usize,
     },
+    /// With marks around its generation blocks the rendering is another text.
+    #[error(
+        "the chat template filters the text of its generation blocks, so that answers cannot be found in what it writes: put \
+         the filter inside the block"
+    )]
+    Filtered,
 }
 
 /// A sample as tokens.

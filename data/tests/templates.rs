@@ -157,6 +157,32 @@ fn a_template_that_rewrites_earlier_turns_is_refused_unless_only_the_last_is_tra
     );
 }
 
+/// With marks around the answer there was nothing to trim, and all behind it was labelled a little off.
+#[test]
+fn a_filter_around_generation_blocks_is_refused_where_it_changes_the_text() {
+    let tokenizer = Tokenizer::bytes();
+    let source = |block: &str| {
+        format!(
+            "{{% for m in messages %}}{{% if m.role == 'assistant' %}}{block}{{% else %}}{{{{ m.content }}}}{{% endif %}}\
+             {{% if loop.last %}}!{{% else %}}, {{% endif %}}{{% endfor %}}"
+        )
+    };
+    let messages = [
+        Message::user("a"),
+        Message::assistant("first"),
+        Message::user("b"),
+        Message::assistant("second"),
+    ];
+    let around = source(
+        "{% set a %}{% generation %} {{ m.content }} {% endgeneration %}{% endset %}{{ a | trim }}",
+    );
+    let refused = encoder(&tokenizer, &compiled(&around, &tokenizer)).chat(&messages);
+    assert!(matches!(refused, Err(MaskError::Filtered)), "{refused:?}");
+    let inside = source("{% generation %}{{ m.content | trim }}{% endgeneration %}");
+    let text = trained(&tokenizer, &compiled(&inside, &tokenizer), &messages);
+    assert_eq!(text, "firstsecond");
+}
+
 #[test]
 fn content_cannot_close_a_turn() {
     let tokenizer = Tokenizer::bytes();

@@ -11,3 +11,4 @@ pub mod mask;
 pub mod merge;
 pub mod modules;
 pub mod tensors;
+mod weights_file;

@@ -90,6 +90,7 @@ fn cases() -> Vec<Case> {
         r#"{"method": "prompt", "tokens": 20}"#,
         r#"{"method": "bitfit"}"#,
         r#"{"method": "diff", "density": 0.1}"#,
+        r#"{"method": "diff", "density": 1.0}"#,
     ];
     let mut all = Vec::new();
     for adapter in adapters {

@@ -38,7 +38,9 @@ fn distance(got: &Tensors, want: &Tensors) -> (f64, String) {
     let floor = SMALL.max(SMALL_SHARE * largest);
     for (key, want) in want {
         let scale = want.largest().max(floor);
-        for (got, want) in got[key].values.iter().zip(&want.values) {
+        let got = &got[key].values;
+        assert_eq!(got.len(), want.values.len(), "values of {key}");
+        for (got, want) in got.iter().zip(&want.values) {
             let away = (got - want).abs() / scale;
             if away > worst.0 || away.is_nan() {
                 let away = if away.is_nan() { f64::INFINITY } else { away };
@@ -58,6 +60,8 @@ fn assert_near(got: &StepFindings, want: &StepOutcome, first: bool, what: &str) 
         got.loss,
         want.loss
     );
+    let sequences = (got.sequences.len(), want.sequences.len());
+    assert_eq!(sequences.0, sequences.1, "{what}: sequences");
     for (got, want) in got.sequences.iter().zip(&want.sequences) {
         assert_eq!(got.tokens, want.tokens, "{what}: tokens");
         let away = (got.sum - want.sum).abs();

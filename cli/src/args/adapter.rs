@@ -102,6 +102,9 @@ pub(crate) struct ImportArgs {
     /// Folder to write; it must not be there yet
     #[arg(long, short, value_name = "DIR", required_unless_present = "check")]
     pub(crate) output: Option<PathBuf>,
+    /// Takes it in even when the adapter was made for another base model than this one
+    #[arg(long)]
+    pub(crate) other_base: bool,
     /// Checks only, writes nothing
     #[arg(long)]
     pub(crate) check: bool,

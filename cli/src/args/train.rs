@@ -52,7 +52,7 @@ Examples:
   spotmux train jobs.toml
   spotmux train jobs.toml --output runs/2 --json > events.jsonl
 
-Each job leaves OUTPUT/NAME/adapter (loads in the PEFT library), OUTPUT/NAME/metrics.jsonl and \
+Each job leaves OUTPUT/NAME/adapter (of lora, ia3, prefix and prompt it loads in the PEFT library), OUTPUT/NAME/metrics.jsonl and \
 OUTPUT/NAME/checkpoints. Started again, finished jobs are skipped and others go on from their \
 newest checkpoint; a checkpoint of another specification, model or data is refused with the keys that differ.
 

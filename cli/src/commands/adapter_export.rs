@@ -58,7 +58,7 @@ pub(crate) fn run(
     let model = backbone::as_shipped(settings, &args.model)?;
     if let Some(other) = of_other_backbone(&saved, &model, &args.model) {
         let asked = OtherBase::asked(args.other_base);
-        output.note(asked.judge(other, "make the adapter")?);
+        output.note(asked.judge(&other, "make the adapter")?);
     }
     let (spec, state) = (&saved.identity.spec, &saved.state);
     let refused = |why: String| {

@@ -3,7 +3,7 @@
 use gpu_actor::peft::files::Export;
 use serde::Serialize;
 
-use crate::adapter_folder;
+use crate::adapter_folder::{self, OtherBase};
 use crate::args::ImportArgs;
 use crate::backbone;
 use crate::exit::{Exit, Failure};
@@ -34,6 +34,11 @@ pub(crate) fn run(
     let opened = adapter_folder::open(&args.adapter, &model.shape)?;
     let found = &opened.found;
     let base = model.identity();
+    let compared = opened.compared(&model);
+    if let Some(other) = compared.other() {
+        let asked = OtherBase::asked(args.other_base);
+        output.note(asked.judge(other, "take it in")?);
+    }
     let written = args.output.as_ref().filter(|_| !args.check);
     if let Some(folder) = written {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
@@ -46,7 +51,9 @@ pub(crate) fn run(
             base: &base,
         };
         let from = &opened.folder;
-        record::write(folder, &export, |files| record::carried(from, &files))?;
+        record::write(folder, &export, |files| {
+            record::carried(from, &files, &base, || model.content_hash())
+        })?;
     }
     let told = Told {
         from: opened.folder.display().to_string(),
@@ -54,12 +61,11 @@ pub(crate) fn run(
         named_base: found.base.clone(),
         values: found.values.len(),
         written: written.map(|folder| folder.display().to_string()),
-        base_not_compared: adapter_folder::not_compared(found.base.as_deref(), &model),
+        base_not_compared: compared.unknown().map(str::to_owned),
         base,
     };
     output.result(&told, &text(&told))?;
-    let other = adapter_folder::other_base(told.named_base.as_deref(), &model);
-    if let Some(said) = other.as_ref().or(told.base_not_compared.as_ref()) {
+    if let Some(said) = &told.base_not_compared {
         output.note(format!("note: {said}"));
     }
     if let Some(folder) = &told.written {

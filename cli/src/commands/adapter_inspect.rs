@@ -64,9 +64,9 @@ pub(crate) fn run(
     if let Some(name) = &args.model {
         let model = backbone::as_shipped(settings, name)?;
         let opened = adapter_folder::open(&folder, &model.shape)?;
-        let base = opened.found.base.as_deref();
-        other_base = adapter_folder::other_base(base, &model);
-        if let Some(said) = adapter_folder::of_base(base, &model) {
+        let compared = opened.compared(&model);
+        other_base = compared.other().map(str::to_owned);
+        if let Some(said) = compared.noted() {
             output.note(format!("note: {said}"));
         }
     }

@@ -51,12 +51,12 @@ pub(crate) fn run(args: &MergeArgs, settings: &Settings, output: &Output) -> Res
     let backbone = Backbone::open(&store, &args.model, here, BackboneFormat::AsShipped, &cpu)?;
     let opened = adapter_folder::open(&args.adapter, &backbone.model.shape)?;
     let found = &opened.found;
-    let base = found.base.as_deref();
-    if let Some(other) = adapter_folder::other_base(base, &backbone.model) {
+    let compared = opened.compared(&backbone.model);
+    if let Some(other) = compared.other() {
         let asked = OtherBase::asked(args.other_base);
         output.note(asked.judge(other, "merge")?);
     }
-    let not_compared = adapter_folder::not_compared(base, &backbone.model);
+    let not_compared = compared.unknown().map(str::to_owned);
     if let Some(said) = &not_compared {
         output.note(format!("note: {said}"));
     }

@@ -60,9 +60,9 @@ pub(crate) fn run(
     let slot = match &args.adapter {
         Some(folder) => {
             let opened = adapter_folder::open(folder, &backbone.model.shape)?;
-            let base = opened.found.base.as_deref();
-            other_base = adapter_folder::other_base(base, &backbone.model);
-            if let Some(said) = adapter_folder::of_base(base, &backbone.model) {
+            let compared = opened.compared(&backbone.model);
+            other_base = compared.other().map(str::to_owned);
+            if let Some(said) = compared.noted() {
                 output.note(format!("note: {said}"));
             }
             stage.attach(opened.adapter())

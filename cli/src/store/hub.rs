@@ -28,6 +28,8 @@ const SMALL: [&str; 6] = [
 ];
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
+/// The branch that is fetched where no revision is named.
+pub(super) const MAIN: &str = "main";
 /// Most shards fetched.
 const MAX_SHARDS: usize = 1000;
 
@@ -51,7 +53,7 @@ pub(super) fn fetch(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Entry, Failure> {
-    let asked = revision.unwrap_or("main");
+    let asked = revision.unwrap_or(MAIN);
     let failed = |error: ApiError| failure(name, asked, &error);
     let mut builder = ApiBuilder::from_env().with_progress(false).with_retries(2);
     if let Some(token) = &settings.hub_token {

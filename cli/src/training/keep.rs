@@ -9,6 +9,7 @@ use gpu_actor::peft::files::Export;
 use gpu_actor::train::progress::Progress;
 use gpu_actor::train::session::JobState;
 use gpu_actor::train::store;
+use shared::job::AdapterSpec;
 use shared::model::ModelShape;
 
 use super::place::PROVENANCE;
@@ -117,16 +118,11 @@ fn card(job: &Prepared, provenance: &Record) -> String {
         (Some(first), Some(last)) => format!("- {name}: {first:.4} -> {last:.4}\n"),
         _ => String::new(),
     };
-    let library = if adapter_hub::holds(&job.spec().adapter) {
-        "adapter-transformers"
-    } else {
-        "peft"
-    };
     format!(
-        "---\nbase_model: {}\nlibrary_name: {library}\n---\n\n# {}\n\n\
+        "{}# {}\n\n\
          {} on {}, trained with spotmux {} for {} steps over {} tokens (seed {}).\n\n{}{}\n\
          `{PROVENANCE}` has the hashes of base model and data.\n",
-        provenance.base,
+        front_matter(&provenance.base, &job.spec().adapter),
         provenance.job,
         job.spec().adapter.in_words(),
         provenance.base,
@@ -137,4 +133,49 @@ fn card(job: &Prepared, provenance: &Record) -> String {
         loss("training loss", provenance.first_loss, provenance.last_loss),
         loss("held-out loss", provenance.first_eval, provenance.last_eval),
     )
+}
+
+/// What programs read of a card: YAML, in which a name may be any text.
+fn front_matter(base: &str, adapter: &AdapterSpec) -> String {
+    let base = serde_json::Value::from(base);
+    let library = library(adapter).map(|name| format!("library_name: {name}\n"));
+    let library = library.unwrap_or_default();
+    format!("---\nbase_model: {base}\n{library}---\n\n")
+}
+
+/// The library that loads an adapter of this method, as the model hub calls it, if there is one.
+fn library(adapter: &AdapterSpec) -> Option<&'static str> {
+    match adapter {
+        AdapterSpec::Lora(_)
+        | AdapterSpec::Ia3(_)
+        | AdapterSpec::Prefix(_)
+        | AdapterSpec::Prompt(_) => Some("peft"),
+        AdapterSpec::Bottleneck(_) => adapter_hub::holds(adapter).then_some("adapter-transformers"),
+        AdapterSpec::BitFit(_) | AdapterSpec::Diff(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_card_quotes_its_base_and_names_the_library_that_loads_it() {
+        let card =
+            |base: &str, adapter: &str| front_matter(base, &serde_json::from_str(adapter).unwrap());
+        let lora = card("Tiny: \"v2\" #1", r#"{"method": "lora", "rank": 2}"#);
+        let quoted = r#"base_model: "Tiny: \"v2\" #1""#;
+        assert_eq!(lora, format!("---\n{quoted}\nlibrary_name: peft\n---\n\n"));
+        let serial = r#"{"method": "bottleneck", "size": 2, "placement": "pfeiffer"}"#;
+        assert!(card("a/b", serial).contains("library_name: adapter-transformers\n"));
+        for adapter in [
+            r#"{"method": "bitfit"}"#,
+            r#"{"method": "diff"}"#,
+            r#"{"method": "bottleneck", "size": 2, "placement": "parallel"}"#,
+        ] {
+            assert_eq!(card("a/b", adapter), "---\nbase_model: \"a/b\"\n---\n\n");
+        }
+    }
 }

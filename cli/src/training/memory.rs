@@ -134,11 +134,7 @@ fn judge_values(
 ) -> Result<(), Failure> {
     // Another problem of a job is told with those of the others.
     let sound = jobs.iter().filter(|job| job.problems(shape).is_empty());
-    let sizes = sound.map(|job| {
-        let layout = Layout::new(&job.adapter, shape, job.seed);
-        let bytes = (layout.len as u64).saturating_mul(size_of::<f32>() as u64);
-        (bytes, job)
-    });
+    let sizes = sound.map(|job| (Layout::bytes_of(&job.adapter, shape), job));
     let sizes: Vec<_> = sizes.collect();
     let needed = sizes
         .iter()
@@ -333,6 +329,15 @@ mod tests {
         assert_eq!(refused.exit, Exit::WouldNotFit);
         let message = refused.message();
         assert!(message.contains("job large"), "{message}");
+        // Nor is a place drawn: of this one there are more than any machine holds.
+        let wide = ModelShape {
+            intermediate: 1 << 40,
+            ..shape
+        };
+        let adapter = r#"{"method": "diff", "density": 1.0, "targets": ["down_proj"]}"#;
+        let jobs = [job("sparse", adapter)];
+        let refused = judge_values(&wide, &jobs, &available(1 << 40)).unwrap_err();
+        assert!(refused.message().contains("job sparse"), "{refused:?}");
     }
 
     #[test]

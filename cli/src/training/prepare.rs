@@ -5,6 +5,7 @@ use std::path::Path;
 use data::dataset::LoadError;
 use gpu_actor::train::prepare::{self, PrepareError, Surroundings};
 use gpu_actor::train::progress::{self, Progress};
+use gpu_actor::train::store;
 use kernels::cpu::Cpu;
 use shared::job::{DataSpec, JobSpec, Overlong};
 
@@ -134,6 +135,7 @@ fn one(
         exit: Exit::BadInput,
         sentences: vec![format!("job {}: {why}", spec.name)],
     };
+    let context = around.model.shape.max_positions;
     let known = place.exists();
     // Before anything there is read: what is read stays true.
     let lock = match only_looks {
@@ -141,7 +143,7 @@ fn one(
         false => place.lock().map_err(|error| refused(error.to_string()))?,
     };
     let wrong = |error: PrepareError| {
-        let mut sentences = told(&error, spec, jobs);
+        let mut sentences = told(&error, spec, jobs, context);
         if let (Some(last), Some(remedy)) = (sentences.last_mut(), exit::remedy(&error)) {
             last.push_str(&format!(": {remedy}"));
         }
@@ -150,7 +152,8 @@ fn one(
             sentences,
         }
     };
-    let mut ready = prepare::prepare(spec, around).map_err(wrong)?;
+    let start = start_of_results(spec, around, &place);
+    let mut ready = prepare::prepare(spec, around, start.as_deref()).map_err(wrong)?;
     if let Some(from) = &spec.init_from {
         proof::prove(&around.folder.join(from))
             .map_err(|failure| refused(format!("init_from: {}", failure.message())))?;
@@ -172,6 +175,12 @@ fn one(
         ready.look_for_state(&place.checkpoints()).map_err(wrong)?;
         place.metrics_are_text().map_err(refused)?;
     }
+    if start.is_some() && !done && ready.state.is_none() {
+        let from = spec.init_from.as_deref().unwrap_or_default();
+        return Err(refused(format!(
+            "init_from: no adapter is at {from} any more, and no checkpoint is left to go on from: put it back"
+        )));
+    }
     for skipped in &ready.skipped {
         output.note(format!(
             "job {}: skipped a checkpoint: {skipped}",
@@ -182,13 +191,14 @@ fn one(
         output.note(format!("job {}: init_from: {other}", spec.name));
     }
     let (rows, held_out) = (ready.data.train.len(), ready.data.eval.len());
-    for remark in spec.remarks(rows, held_out) {
+    let total = progress::total_steps(&spec.train, rows);
+    for remark in spec.remarks(rows, held_out, total) {
         output.note(format!("job {}: {remark}", spec.name));
     }
     let files = ready.data.samples(&spec.data);
     let warnings = accounting::warnings(&files, |file| {
         let path = jobs.folder.join(file).display().to_string();
-        whole_check(&path, spec, jobs)
+        whole_check(&path, spec, jobs, context)
     });
     for warning in &warnings {
         output.note(format!("job {}: {warning}", spec.name));
@@ -221,7 +231,6 @@ fn one(
         // Its rows are told and counted; its values are in the adapter.
         ready.values = Vec::new();
     }
-    let total = progress::total_steps(&spec.train, ready.data.train.len());
     Ok(Prepared {
         ready,
         warnings,
@@ -235,10 +244,27 @@ fn one(
     })
 }
 
+/// The hash of the values that a job started from, by its own results, where the adapter that it started from is gone.
+fn start_of_results(spec: &JobSpec, around: &Surroundings<'_>, place: &Place) -> Option<String> {
+    let from = around.folder.join(spec.init_from.as_ref()?);
+    if !prepare::is_gone(&from) {
+        return None;
+    }
+    let adapter = place.adapter();
+    let recorded = Record::read(&adapter).ok().flatten();
+    let saved = || store::open(adapter.parent()?, None).ok().flatten();
+    recorded
+        .and_then(|record| record.start_sha256)
+        .or_else(|| saved()?.identity.start)
+}
+
 /// What is to be said of the base model that the adapter names which a job starts from.
 fn base_of_start(spec: &JobSpec, around: &Surroundings<'_>) -> Option<String> {
     let folder = around.folder.join(spec.init_from.as_ref()?);
-    adapter_folder::of_base(adapter_folder::named_base(&folder).as_deref(), around.model)
+    let base = adapter_folder::base_of(&folder);
+    let own = around.model.name.as_deref();
+    let compared = adapter_folder::compare_with(&base, own, || around.backbone.to_owned());
+    compared.noted().map(str::to_owned)
 }
 
 /// Why early stopping has no row to look at, and what gives it one.
@@ -255,14 +281,18 @@ fn nothing_to_judge_by(spec: &JobSpec, rows: usize) -> String {
 }
 
 /// The command that lists all that is wrong with a file of samples of a job, named from here, as the job reads it.
-fn whole_check(name: &str, spec: &JobSpec, jobs: &Jobs) -> String {
+///
+/// `context` is what the model takes: virtual tokens of the job are taken off, of which the command knows nothing.
+fn whole_check(name: &str, spec: &JobSpec, jobs: &Jobs, context: usize) -> String {
     let data = &spec.data;
     let mut command = format!(
         "spotmux data check {} --model {}",
         render::shell_word(name),
         render::shell_word(&jobs.model_from_here())
     );
-    if let Some(length) = data.max_length {
+    let virtual_tokens = spec.adapter.virtual_tokens();
+    let left = (virtual_tokens > 0).then(|| context.saturating_sub(virtual_tokens));
+    if let Some(length) = data.max_length.or(left) {
         command.push_str(&format!(" --max-length {length}"));
     }
     match data.overlong {
@@ -286,7 +316,7 @@ struct Problems {
 }
 
 /// What is wrong with a job; of a data set the first problems, one sentence each.
-fn told(error: &PrepareError, spec: &JobSpec, jobs: &Jobs) -> Vec<String> {
+fn told(error: &PrepareError, spec: &JobSpec, jobs: &Jobs, context: usize) -> Vec<String> {
     if let (PrepareError::InitFrom { .. }, Some(from)) = (error, &spec.init_from) {
         let inner = adapter_folder::inner(&jobs.folder.join(from));
         let remedy = inner.map_or_else(String::new, |_| {
@@ -312,7 +342,7 @@ fn told(error: &PrepareError, spec: &JobSpec, jobs: &Jobs) -> Vec<String> {
     if more > 0 {
         told.push(format!(
             "job {job}: {name}: and {more} more; all of them: {}",
-            whole_check(name, spec, jobs)
+            whole_check(name, spec, jobs, context)
         ));
     }
     told

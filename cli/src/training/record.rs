@@ -15,11 +15,10 @@ use shared::wire::request::FileRef;
 
 use super::place::PROVENANCE;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::store::hash;
 
 /// Largest record read.
 const LARGEST: u64 = 1 << 20;
-/// Largest file of an adapter that is proven.
-const LARGEST_FILE: u64 = 16 << 30;
 
 /// Where an adapter came from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -41,6 +40,9 @@ pub(crate) struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) base_sha256: Option<String>,
     pub(crate) data_sha256: String,
+    /// Content hash of the adapter that the job started from; absent where it started from none, and as `job_sha256`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) start_sha256: Option<String>,
     pub(crate) seed: u64,
     pub(crate) step: u64,
     pub(crate) tokens: u64,
@@ -98,6 +100,7 @@ impl Record {
             base: base.into(),
             base_sha256: Some(identity.backbone.clone()),
             data_sha256: identity.data.clone(),
+            start_sha256: identity.start.clone(),
             seed: identity.spec.seed,
             step: progress.step,
             tokens: progress.tokens,
@@ -190,9 +193,17 @@ fn damage(files: &[FileRecord], adapter: &Path) -> Option<String> {
         if Path::new(name).components().count() != 1 || name == ".." {
             return Some(format!("{PROVENANCE} names {name:?}"));
         }
-        match regular::read(&adapter.join(name), LARGEST_FILE) {
+        let path = adapter.join(name);
+        let length = regular::open(&path).and_then(|file| Ok(file.metadata()?.len()));
+        // Of another length it need not be read.
+        let found = match length {
+            Ok(length) if length == file.bytes => hash::file(&path),
+            Ok(length) => Ok((length, String::new())),
+            Err(error) => Err(error),
+        };
+        match found {
             Err(error) => Some(format!("{name}: {error}")),
-            Ok(bytes) if FileRecord::of(name, &bytes) != *file => {
+            Ok((bytes, sha256)) if bytes != file.bytes || sha256 != file.sha256 => {
                 Some(format!("{name} is not as it was written"))
             }
             Ok(_) => None,
@@ -220,9 +231,21 @@ pub(crate) fn write(
         .or_exit(Exit::BadInput)
 }
 
-/// The record of an adapter that is written anew: all that it says stays, of whatever version it is, but what its files must be.
-/// None where there is no record.
-pub(crate) fn carried(adapter: &Path, files: &[FileRecord]) -> Result<Option<Vec<u8>>, Failure> {
+/// The content hash of the backbone that the adapter in a folder was made for, where a record has it.
+pub(crate) fn base_sha256(adapter: &Path) -> Option<String> {
+    let text = text_in(adapter).ok()??;
+    let record: Value = serde_json::from_str(&text).ok()?;
+    record.get("base_sha256")?.as_str().map(str::to_owned)
+}
+
+/// The record of an adapter that is written anew for a backbone, by its name and content hash: all that it says stays, of
+/// whatever version it is, but what its files and its backbone are. None where there is no record.
+pub(crate) fn carried(
+    adapter: &Path,
+    files: &[FileRecord],
+    base: &str,
+    base_sha256: impl FnOnce() -> String,
+) -> Result<Option<Vec<u8>>, Failure> {
     let Ok(text) = regular::read_text(&adapter.join(PROVENANCE), LARGEST) else {
         return Ok(None);
     };
@@ -233,6 +256,8 @@ pub(crate) fn carried(adapter: &Path, files: &[FileRecord]) -> Result<Option<Vec
         "files".into(),
         serde_json::to_value(files).or_exit(Exit::Internal)?,
     );
+    record.insert("base".into(), base.into());
+    record.insert("base_sha256".into(), base_sha256().into());
     let bytes = serde_json::to_vec_pretty(&record).or_exit(Exit::Internal)?;
     Ok(Some(bytes))
 }
@@ -274,32 +299,40 @@ mod tests {
             fs::write(adapter.join("weights"), bytes).unwrap();
             assert_eq!(damage_in(adapter).is_none(), sound);
         }
+        // However long it is: of another length nothing of it is read.
+        let long = fs::File::create(adapter.join("weights")).unwrap();
+        long.set_len(1 << 40).unwrap();
+        let damage = damage_in(adapter).unwrap();
+        assert_eq!(damage, "weights is not as it was written");
     }
 
     #[test]
     fn a_record_is_carried_with_what_its_files_are_now() {
         let folder = tempfile::tempdir().unwrap();
         let files = [FileRecord::of("a", b"new")];
-        assert_eq!(
-            carried(folder.path(), &files).unwrap(),
-            None,
-            "there is none"
-        );
+        let carried = |adapter| carried(adapter, &files, "c/d", || "ef56".to_owned());
+        assert_eq!(carried(folder.path()).unwrap(), None, "there is none");
         let place = folder.path().join(PROVENANCE);
         fs::write(
             &place,
-            r#"{"job":"support","step":9,"newer":[1],"files":[]}"#,
+            r#"{"job":"support","step":9,"newer":[1],"files":[],"base":"a/b","base_sha256":"ab12"}"#,
         )
         .unwrap();
-        let bytes = carried(folder.path(), &files).unwrap().unwrap();
+        assert_eq!(base_sha256(folder.path()).as_deref(), Some("ab12"));
+        let bytes = carried(folder.path()).unwrap().unwrap();
         let record: Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(
             (&record["job"], &record["step"]),
             (&"support".into(), &9.into())
         );
         assert_eq!(record["newer"][0], 1, "what is not understood stays");
+        // It is one for another backbone now.
+        assert_eq!(
+            (&record["base"], &record["base_sha256"]),
+            (&"c/d".into(), &"ef56".into())
+        );
         assert_eq!(record["files"][0]["sha256"], files[0].sha256.as_str());
         fs::write(&place, "{").unwrap();
-        assert_eq!(carried(folder.path(), &files).unwrap(), None, "it is none");
+        assert_eq!(carried(folder.path()).unwrap(), None, "it is none");
     }
 }

@@ -132,6 +132,31 @@ fn a_checkpoint_is_made_an_adapter_of_its_own_backbone_unless_another_is_asked_f
     assert!(!own.err.contains("another backbone"), "{}", own.err);
 }
 
+/// What was taken in for another base says so no more: it is taken in only when asked, and then is one of that base.
+#[test]
+fn an_adapter_of_another_base_is_taken_in_only_when_asked() {
+    let sandbox = trained();
+    let import = "adapter import adapters/one --output taken --model";
+    run(&sandbox, &format!("{import} other"))
+        .ended_with(3)
+        .said(&["the adapter was made for", "--other-base to take it in"]);
+    assert!(!sandbox.path("taken").exists());
+    let was: serde_json::Value = serde_json::from_str(&sandbox.read(RECORD)).unwrap();
+    run(&sandbox, &format!("{import} other --other-base")).ended_with(0);
+    let taken = sandbox.read("taken/spotmux.json");
+    let taken: serde_json::Value = serde_json::from_str(&taken).unwrap();
+    assert_ne!(taken["base_sha256"], was["base_sha256"]);
+    assert_eq!(taken["job_sha256"], was["job_sha256"]);
+    run(
+        &sandbox,
+        "adapter merge taken --model other --output merged",
+    )
+    .ended_with(0);
+    run(&sandbox, "adapter merge taken --model tiny --output none")
+        .ended_with(3)
+        .said(&["the adapter was made for"]);
+}
+
 /// Taken in and merged it says what is not known, and ends with the line that a file of jobs takes.
 #[test]
 fn a_base_that_cannot_be_compared_is_told_and_the_next_line_is_one_of_toml() {

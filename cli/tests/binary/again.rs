@@ -23,6 +23,39 @@ fn unfinished(sandbox: &Sandbox) {
     fs::remove_dir_all(sandbox.path("adapters/one/adapter")).unwrap();
 }
 
+/// Where the adapter that it started from is gone, its own results say what it started from.
+#[test]
+fn a_job_that_has_started_needs_no_adapter_to_start_from() {
+    let sandbox = trained("");
+    fs::rename(sandbox.path("adapters/one/adapter"), sandbox.path("start")).unwrap();
+    fs::remove_dir_all(sandbox.path("adapters")).unwrap();
+    sandbox.write(
+        "jobs.toml",
+        job("init_from = 'start'\ncheckpoint = { every_steps = 2, keep_last = 9 }"),
+    );
+    let train = ["train", "jobs.toml"];
+    sandbox.run(&train).ended_with(0);
+    let weights = "adapters/one/adapter/adapter_model.safetensors";
+    let whole = fs::read(sandbox.path(weights)).unwrap();
+    fs::remove_dir_all(sandbox.path("start")).unwrap();
+    sandbox.run(&train).ended_with(0);
+    let checkpoints = sandbox.path("adapters/one/checkpoints");
+    unfinished(&sandbox);
+    fs::remove_dir_all(checkpoints.join("step-00000004")).unwrap();
+    sandbox.run(&train).ended_with(0);
+    assert!(
+        fs::read(sandbox.path(weights)).unwrap() == whole,
+        "the same bits"
+    );
+    fs::remove_dir_all(&checkpoints).unwrap();
+    sandbox.run(&train).ended_with(0);
+    unfinished(&sandbox);
+    sandbox
+        .run(&train)
+        .ended_with(4)
+        .said(&["init_from", "start"]);
+}
+
 #[test]
 fn the_same_weights_under_another_configuration_are_another_backbone() {
     let sandbox = trained("");

@@ -399,3 +399,21 @@ fn a_pattern_that_gives_up_on_a_sample_is_told_by_its_row_and_shows_no_panic() {
         );
     }
 }
+
+/// The command that lists the lines looks at them as the job does, which has virtual tokens beside them.
+#[test]
+fn the_command_that_lists_the_lines_counts_virtual_tokens() {
+    let adapter = "adapter = { method = 'prompt', tokens = 2000 }\ntrain = { steps = 1 }";
+    let sandbox = Sandbox::with_jobs(&one_job(adapter));
+    let row = |length: usize| format!("{{\"text\": \"{}\"}}\n", "x".repeat(length));
+    sandbox.write("pairs.jsonl", [row(9), row(1000)].concat());
+    let command = "spotmux data check pairs.jsonl --model tiny --max-length 48";
+    sandbox
+        .run(&["train", "jobs.toml", "--check"])
+        .ended_with(0)
+        .said(&["1 over long", command]);
+    let check = ["data", "check", "pairs.jsonl", "--model", "tiny"];
+    let ran = sandbox.run(&[&check[..], &["--max-length", "48"]].concat());
+    let ran = ran.ended_with(0);
+    assert!(ran.out.contains("over long"), "{}", ran.out);
+}

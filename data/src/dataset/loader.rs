@@ -84,14 +84,7 @@ impl<'a> Loader<'a> {
                 .push(problem.at(number, offset).hint("take the line out"));
         }
         let more = std::mem::take(&mut self.more_blanks);
-        if more > 0 {
-            *self
-                .report
-                .errors
-                .totals
-                .entry(Code::BlankLine)
-                .or_default() += more;
-        }
+        self.report.errors.add(Code::BlankLine, more);
         self.report.rows_in += 1;
         match self.record(line) {
             Ok(()) => true,
@@ -124,15 +117,15 @@ impl<'a> Loader<'a> {
             self.error(line, problem);
             Refusal::File
         })?;
-        let mut findings = Findings::default();
+        let mut findings = Findings::after(std::mem::take(&mut self.columns));
         let sample = formats::read(format, record, &mut findings);
         let sound = findings.errors.is_empty();
-        for problem in findings.errors {
-            self.error(line, problem);
-        }
-        for problem in findings.warnings {
-            self.warning(line, problem);
-        }
+        let (errors, warnings) = (&mut self.report.errors, &mut self.report.warnings);
+        errors.append(findings.errors, |problem| refused(line, problem));
+        warnings.append(findings.warnings, |problem| {
+            problem.at(line.number, line.offset)
+        });
+        self.columns = findings.columns;
         let sample = sample.filter(|_| sound).ok_or(Refusal::Record)?;
         self.look_at_template(line, &sample);
         let labelled = encode(&self.encoder, &sample).map_err(|error| {
@@ -237,25 +230,12 @@ impl<'a> Loader<'a> {
     }
 
     fn error(&mut self, line: &Line, problem: Problem) {
-        let problem = problem.at(line.number, line.offset);
-        self.report.errors.push(problem.snippet(&line.bytes, 0));
+        self.report.errors.push(refused(line, problem));
     }
 
     fn warning(&mut self, line: &Line, problem: Problem) {
-        if problem.code == Code::UnknownColumn && !self.first_of_its_column(&problem) {
-            *self.report.warnings.totals.entry(problem.code).or_default() += 1;
-            return;
-        }
-        self.report
-            .warnings
-            .push(problem.at(line.number, line.offset));
-    }
-
-    /// Whether the column was not warned of before, in whichever message of a list.
-    fn first_of_its_column(&mut self, problem: &Problem) -> bool {
-        let path = problem.json_path.as_deref().unwrap_or("");
-        let column: String = path.chars().filter(|c| !c.is_ascii_digit()).collect();
-        self.columns.len() < MAX_PROBLEMS && self.columns.insert(column)
+        let problem = problem.at(line.number, line.offset);
+        self.report.warnings.push(problem);
     }
 
     /// Counts what the whole file says, and judges it.
@@ -273,6 +253,11 @@ impl<'a> Loader<'a> {
             report: self.report,
         }
     }
+}
+
+/// A problem of a line, with its place and its beginning.
+fn refused(line: &Line, problem: Problem) -> Problem {
+    problem.at(line.number, line.offset).snippet(&line.bytes, 0)
 }
 
 /// How far a refusal reaches.
@@ -327,7 +312,9 @@ fn failed(error: &MaskError) -> Problem {
     let code = match error {
         MaskError::Template(_) => Code::TemplateFailed,
         MaskError::Tokenizer(_) => Code::TokenizerFailed,
-        MaskError::NotPrefix { .. } | MaskError::Blocks { .. } => Code::MaskUndefined,
+        MaskError::NotPrefix { .. } | MaskError::Blocks { .. } | MaskError::Filtered => {
+            Code::MaskUndefined
+        }
         MaskError::NoMark | MaskError::Unbreakable(_) => Code::Unsupported,
     };
     Problem::of_file(code, error.to_string())

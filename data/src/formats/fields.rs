@@ -1,20 +1,32 @@
 //! Reading single fields, with everything that can be wrong with one.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 use shared::suggest;
 
-use crate::check::{Code, Problem};
+use crate::check::{Code, MAX_PROBLEMS, Problem, Problems};
 
-/// What is wrong with one record.
+/// What is wrong with one record: a line of millions of bad parts makes no more problems than are listed.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// What refuses it.
-    pub(crate) errors: Vec<Problem>,
+    pub(crate) errors: Problems,
     /// What is odd about it.
-    pub(crate) warnings: Vec<Problem>,
+    pub(crate) warnings: Problems,
+    /// Columns that were warned of, in this record or in one before.
+    pub(crate) columns: BTreeSet<String>,
 }
 
 impl Findings {
+    /// Of the next record of a file, in which these columns were warned of before.
+    pub(crate) fn after(columns: BTreeSet<String>) -> Self {
+        Self {
+            columns,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn error(
         &mut self,
         code: Code,
@@ -35,7 +47,7 @@ impl Findings {
         self.warnings.push(with_hint(code, path, message, hint));
     }
 
-    /// Warns of keys that are not among `known`.
+    /// Warns of keys that are not among `known`, of each column once, in whichever message of a list it is.
     pub(super) fn unknown_columns(
         &mut self,
         record: &Map<String, Value>,
@@ -43,6 +55,10 @@ impl Findings {
         known: &[&str],
     ) {
         for key in record.keys().filter(|key| !known.contains(&key.as_str())) {
+            if !self.is_new_column(path, key) {
+                self.warnings.add(Code::UnknownColumn, 1);
+                continue;
+            }
             let absent = known
                 .iter()
                 .copied()
@@ -58,6 +74,15 @@ impl Findings {
                 &hint,
             );
         }
+    }
+
+    fn is_new_column(&mut self, path: &str, key: &str) -> bool {
+        if self.columns.len() >= MAX_PROBLEMS {
+            return false;
+        }
+        let mut column = format!("{path}.{}", shortened(key));
+        column.retain(|c| !c.is_ascii_digit());
+        self.columns.insert(column)
     }
 }
 
@@ -193,5 +218,29 @@ pub(super) fn is_filled(value: Option<&Value>) -> bool {
         None | Some(Value::Null) => false,
         Some(Value::Array(items)) => !items.is_empty(),
         Some(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Of a line of 16 MiB there were millions.
+    #[test]
+    fn bad_parts_and_columns_of_one_record_are_counted_and_not_all_kept() {
+        let mut findings = Findings::default();
+        let parts = vec![json!(1); 5000];
+        assert_eq!(text_parts(&parts, "$.content", &mut findings), None);
+        let names = (0..500).map(|n: u32| format!("{n:b}").replace('0', "a").replace('1', "b"));
+        let record: Map<String, Value> = names.map(|name| (name, json!(1))).collect();
+        findings.unknown_columns(&record, "$", &[]);
+        let (errors, warnings) = (&findings.errors, &findings.warnings);
+        assert_eq!((errors.listed.len(), errors.count()), (MAX_PROBLEMS, 5000));
+        assert_eq!(
+            (warnings.listed.len(), warnings.count()),
+            (MAX_PROBLEMS, 500)
+        );
     }
 }

@@ -95,7 +95,7 @@ impl<'a> Rendering<'a> {
             .collect();
         match by_prefix {
             Err(MaskError::NotPrefix { .. }) if self.encoder.template.has_generation() => {
-                self.spans_by_blocks(messages, chosen)
+                self.spans_by_blocks(whole, messages, chosen)
             }
             other => other,
         }
@@ -136,6 +136,7 @@ impl<'a> Rendering<'a> {
 
     fn spans_by_blocks(
         &self,
+        whole: &str,
         messages: &[Message],
         chosen: &[usize],
     ) -> Result<Vec<Range<usize>>, MaskError> {
@@ -145,6 +146,14 @@ impl<'a> Rendering<'a> {
             marks: Some(self.marks),
         };
         let marked = self.encoder.template.render_values(&self.values, ask)?;
+        // A filter around a block sees the marks: it may leave another text between them.
+        if !marked
+            .chars()
+            .filter(|&c| c != open && c != close)
+            .eq(whole.chars())
+        {
+            return Err(MaskError::Filtered);
+        }
         let (mut spans, mut at, mut start) = (Vec::new(), 0, 0);
         for c in marked.chars() {
             if c == open {

@@ -97,7 +97,7 @@ pub(crate) struct HeaderTensor {
 /// # Errors
 /// [`HeaderError`], with what was expected and what is there.
 pub(crate) fn read(file: &[u8]) -> Result<Vec<HeaderTensor>, HeaderError> {
-    let start = prove(file)?;
+    let (start, _) = prove(file, file.len() as u64)?;
     // The library reads what is now known to be sound; its own checks are a second opinion.
     let syntax = |error: safetensors::SafeTensorError| HeaderError::Syntax {
         reason: error.to_string(),
@@ -122,21 +122,24 @@ pub(crate) fn read(file: &[u8]) -> Result<Vec<HeaderTensor>, HeaderError> {
     Ok(tensors)
 }
 
-/// Whether no name of a file's header is there twice; what else is wrong with the file is left to its reader.
+/// Reads and proves the header of a file of which only its first bytes, header included, are at hand, and the length;
+/// tensors come in the order of their data.
 ///
 /// # Errors
-/// [`HeaderError::Duplicate`] with the name.
-pub(crate) fn names_once(file: &[u8]) -> Result<(), HeaderError> {
-    let Some((length, rest)) = file.split_first_chunk::<8>() else {
-        return Ok(());
+/// As [`read`].
+pub(crate) fn of_head(head: &[u8], length: u64) -> Result<Vec<HeaderTensor>, HeaderError> {
+    let (start, entries) = prove(head, length)?;
+    let tensor = |(name, entry): (String, Entry)| {
+        let format = named(&entry.dtype).ok_or_else(|| entry.unknown_dtype(&name))?;
+        let (begin, end) = entry.data_offsets;
+        Ok(HeaderTensor {
+            name,
+            format,
+            shape: entry.shape.iter().map(|&size| size as usize).collect(),
+            range: start + begin as usize..start + end as usize,
+        })
     };
-    let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
-    let header = rest.get(..length.min(HEADER_LIMIT as usize));
-    let names = header.and_then(|header| serde_json::from_slice::<Names>(header).ok());
-    match names {
-        Some(Names(Some(name))) => Err(HeaderError::Duplicate { name }),
-        _ => Ok(()),
-    }
+    entries.into_iter().map(tensor).collect()
 }
 
 fn format(dtype: Dtype) -> Option<Format> {
@@ -148,18 +151,26 @@ fn format(dtype: Dtype) -> Option<Format> {
     }
 }
 
-/// Bytes of one value of a dtype the engine holds.
-fn width(dtype: &str) -> Option<u64> {
+/// The same by the name in a header.
+fn named(dtype: &str) -> Option<Format> {
     match dtype {
-        "F32" => Some(4),
-        "F16" | "BF16" => Some(2),
+        "F32" => Some(Format::F32),
+        "F16" => Some(Format::F16),
+        "BF16" => Some(Format::Bf16),
         _ => None,
     }
 }
 
-/// Proves a file; gives the offset of its data.
-fn prove(file: &[u8]) -> Result<usize, HeaderError> {
-    let actual = file.len() as u64;
+/// Bytes of one value of a dtype the engine holds.
+fn width(dtype: &str) -> Option<u64> {
+    match named(dtype)? {
+        Format::F32 => Some(4),
+        _ => Some(2),
+    }
+}
+
+/// Proves a file of so many bytes by the first of them; gives the offset of its data, and its tensors in their order.
+fn prove(file: &[u8], actual: u64) -> Result<(usize, Vec<(String, Entry)>), HeaderError> {
     let truncated = |what, expected| HeaderError::Truncated {
         what,
         expected,
@@ -195,7 +206,7 @@ fn prove(file: &[u8]) -> Result<usize, HeaderError> {
             extra: actual - expected,
         });
     }
-    Ok(start as usize)
+    Ok((start as usize, entries))
 }
 
 fn prove_entry(name: &str, entry: &Entry, next: u64) -> Result<(), HeaderError> {
@@ -206,10 +217,7 @@ fn prove_entry(name: &str, entry: &Entry, next: u64) -> Result<(), HeaderError> 
         end,
         reason,
     };
-    let width = width(&entry.dtype).ok_or_else(|| HeaderError::Dtype {
-        name: name.to_owned(),
-        found: entry.dtype.clone(),
-    })?;
+    let width = width(&entry.dtype).ok_or_else(|| entry.unknown_dtype(name))?;
     let size = entry
         .shape
         .iter()
@@ -243,6 +251,15 @@ struct Entry {
     dtype: String,
     shape: Vec<u64>,
     data_offsets: (u64, u64),
+}
+
+impl Entry {
+    fn unknown_dtype(&self, name: &str) -> HeaderError {
+        HeaderError::Dtype {
+            name: name.to_owned(),
+            found: self.dtype.clone(),
+        }
+    }
 }
 
 fn parse(header: &[u8]) -> Result<Vec<(String, Entry)>, HeaderError> {
@@ -293,35 +310,5 @@ impl<'de> Visitor<'de> for EntriesVisitor {
             }
         }
         Ok(Entries { list, duplicate })
-    }
-}
-
-/// The first name of a header that is there twice.
-struct Names(Option<String>);
-
-impl<'de> Deserialize<'de> for Names {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(NamesVisitor)
-    }
-}
-
-struct NamesVisitor;
-
-impl<'de> Visitor<'de> for NamesVisitor {
-    type Value = Names;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of tensors")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Names, A::Error> {
-        let mut seen = std::collections::BTreeSet::new();
-        let mut twice = None;
-        while let Some((name, _)) = map.next_entry::<String, IgnoredAny>()? {
-            if !seen.insert(name.clone()) {
-                twice.get_or_insert(name);
-            }
-        }
-        Ok(Names(twice))
     }
 }

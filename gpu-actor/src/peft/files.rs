@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use data::regular;
+use safetensors::Dtype;
 use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
-use shared::excerpt::excerpt;
 use shared::job::AdapterSpec;
 use shared::model::ModelShape;
 use thiserror::Error;
@@ -18,8 +17,8 @@ use super::adapter_hub;
 use super::config::{self, ConfigError, Found};
 use super::layout::Layout;
 use super::tensors::{self, NamedTensor, Tensors, TensorsError};
+use super::weights_file::{self, Fault};
 use crate::durable::{self, DurableError};
-use crate::model::header;
 use crate::stage::reparam;
 
 /// Name of the configuration file.
@@ -28,8 +27,6 @@ pub const CONFIG: &str = "adapter_config.json";
 pub const WEIGHTS: &str = "adapter_model.safetensors";
 /// Name of the weights file in the `adapters` library's layout.
 pub const HUB_WEIGHTS: &str = "adapter.safetensors";
-/// Largest weights file read.
-const MAX_BYTES: u64 = 16 << 30;
 /// Largest configuration read.
 const MAX_CONFIG_BYTES: u64 = 16 << 20;
 
@@ -219,9 +216,14 @@ pub fn read(folder: &Path, shape: &ModelShape) -> Result<Imported, AdapterFileEr
             problems,
         });
     }
+    let found = read_tensors(&weights(folder, &config)?)?;
+    let wrong = |source| AdapterFileError::Tensors {
+        path: path(),
+        source,
+    };
+    tensors::prove_places(&spec, shape, &found).map_err(wrong)?;
     // The places of a sparse delta are drawn by a seed, and then taken from the file.
     let mut layout = Layout::new(&spec, shape, 0);
-    let found = read_tensors(&weights(folder, &config)?)?;
     let values = match &config.hub_name {
         None => tensors::from_tensors(&mut layout, found),
         Some(name) => {
@@ -232,10 +234,7 @@ pub fn read(folder: &Path, shape: &ModelShape) -> Result<Imported, AdapterFileEr
             tensors::from_tensors(&mut renamed, found.collect())
         }
     };
-    let values = values.map_err(|source| AdapterFileError::Tensors {
-        path: path(),
-        source,
-    })?;
+    let values = values.map_err(wrong)?;
     Ok(Imported {
         spec,
         layout,
@@ -275,115 +274,48 @@ pub fn read_config(path: &Path) -> Result<String, AdapterFileError> {
 /// # Errors
 /// [`AdapterFileError::Read`] or [`AdapterFileError::Format`].
 pub fn read_tensors(path: &Path) -> Result<Tensors, AdapterFileError> {
-    let read_error = |source| AdapterFileError::Read {
-        path: path.to_path_buf(),
-        source,
-    };
-    let format = |reason: String| AdapterFileError::Format {
-        path: path.to_path_buf(),
-        reason,
-    };
-    let bytes = regular::read(path, MAX_BYTES).map_err(read_error)?;
-    // The library keeps the last of two tensors of one name.
-    header::names_once(&bytes).map_err(|error| format(error.to_string()))?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| format(error.to_string()))?;
-    // In order of names: of several bad ones the same is told each time.
-    let found: BTreeMap<_, _> = file.iter().collect();
-    found
-        .into_iter()
-        .map(|(name, view)| {
-            let values = to_f32(&view).ok_or_else(|| {
-                format(format!(
-                    "tensor {} is {:?}: F32, BF16 and F16 are read",
-                    excerpt(name),
-                    view.dtype()
-                ))
-            })?;
-            Ok((
-                name.to_owned(),
-                NamedTensor {
-                    shape: view.shape().to_vec(),
-                    values,
-                },
-            ))
-        })
-        .collect()
-}
-
-fn to_f32(view: &TensorView<'_>) -> Option<Vec<f32>> {
-    let pairs = || {
-        view.data()
-            .chunks_exact(2)
-            .map(|b| u16::from_le_bytes([b[0], b[1]]))
-    };
-    match view.dtype() {
-        Dtype::F32 => {
-            let quads = view.data().chunks_exact(4);
-            Some(
-                quads
-                    .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-                    .collect(),
-            )
-        }
-        Dtype::BF16 => Some(
-            pairs()
-                .map(|bits| half::bf16::from_bits(bits).to_f32())
-                .collect(),
-        ),
-        Dtype::F16 => Some(
-            pairs()
-                .map(|bits| half::f16::from_bits(bits).to_f32())
-                .collect(),
-        ),
-        _ => None,
-    }
+    let path_of = || path.to_path_buf();
+    weights_file::read(path).map_err(|fault| match fault {
+        Fault::Read(source) => AdapterFileError::Read {
+            path: path_of(),
+            source,
+        },
+        Fault::Header(error) => AdapterFileError::Format {
+            path: path_of(),
+            reason: error.to_string(),
+        },
+    })
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
+    use shared::model::Family;
+
     use super::*;
+    use crate::model::tiny::TinySpec;
 
-    /// A file with this header and so many numbers.
-    fn told(header: &str, numbers: usize) -> String {
+    /// Its configuration alone asks for a million million places.
+    #[test]
+    fn places_that_no_file_has_are_never_drawn() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(WEIGHTS);
-        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-        bytes.extend_from_slice(header.as_bytes());
-        bytes.resize(bytes.len() + 4 * numbers, 0);
-        std::fs::write(&path, bytes).unwrap();
-        match read_tensors(&path) {
-            Ok(tensors) => format!("{} read", tensors.len()),
-            Err(error) => error.to_string(),
+        let mut shape = TinySpec::smallest(Family::Llama).shape();
+        shape.intermediate = 1 << 40;
+        let text = r#"{"method": "diff", "density": 1.0, "targets": ["down_proj"]}"#;
+        let spec: AdapterSpec = serde_json::from_str(text).unwrap();
+        let config = config::write(&spec, &shape, "a/b").to_string();
+        std::fs::write(folder.path().join(CONFIG), config).unwrap();
+        let key = "base_model.model.model.layers.0.mlp.down_proj.diff_columns";
+        for (name, said) in [("other", "missing"), (key, "places")] {
+            let tensor = NamedTensor {
+                shape: vec![2],
+                values: vec![0.0, 1.0],
+            };
+            let tensors = BTreeMap::from([(name.to_owned(), tensor)]);
+            std::fs::write(folder.path().join(WEIGHTS), serialize(&tensors)).unwrap();
+            let error = read(folder.path(), &shape).unwrap_err().to_string();
+            assert!(error.contains(said) && error.contains(key), "{error}");
         }
-    }
-
-    #[test]
-    fn a_tensor_that_is_named_twice_is_refused() {
-        let entry = |name: &str, at: usize| {
-            format!(
-                r#""{name}":{{"dtype":"F32","shape":[1],"data_offsets":[{at},{}]}}"#,
-                at + 4
-            )
-        };
-        let two = |first, second| told(&format!("{{{},{}}}", entry(first, 0), entry(second, 4)), 2);
-        assert_eq!(two("a", "b"), "2 read");
-        for name in ["a", "\\u0061"] {
-            let said = two("a", name);
-            assert!(said.contains("tensor \"a\" appears twice"), "{said}");
-        }
-    }
-
-    /// A name in a file may hold anything, and be as long as the file.
-    #[test]
-    fn names_of_a_file_command_no_terminal_and_fill_no_page() {
-        let name = "\\u001b[2J".repeat(100_000);
-        let header = format!(r#"{{"{name}":{{"dtype":"I64","shape":[1],"data_offsets":[0,8]}}}}"#);
-        let said = told(&header, 2);
-        assert!(
-            said.contains("I64") && said.len() < 2000 && !said.contains('\u{1b}'),
-            "{said}"
-        );
     }
 }

@@ -134,6 +134,44 @@ impl Layout {
         build.layout
     }
 
+    /// Bytes of the values of a method on a backbone, and of the places of sparse ones, before any are drawn: there may be more
+    /// than any machine holds. The spec must have passed [`shared::job::JobSpec::problems`].
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    #[must_use]
+    pub fn bytes_of(spec: &AdapterSpec, shape: &ModelShape) -> u64 {
+        let float = size_of::<f32>() as u64;
+        let AdapterSpec::Diff(diff) = spec else {
+            return (Self::new(spec, shape, 0).len as u64).saturating_mul(float);
+        };
+        let targets = diff.targets.resolve().expect("the spec was checked");
+        let sites = targets.iter().filter_map(|target| match target {
+            Target::Block(projection) => Some(shape.projection(*projection)),
+            Target::LmHead => None,
+        });
+        let bytes = sites.map(|(out, input)| {
+            let places = mask::places_of_output(input, diff.density) as u64;
+            let values = places.saturating_mul(out as u64);
+            let places = mask::bytes(out, values);
+            values.saturating_mul(float).saturating_add(places)
+        });
+        let layer = bytes.fold(0, u64::saturating_add);
+        layer.saturating_mul(shape.layers as u64)
+    }
+
+    /// Bytes that the places of sparse deltas take beside the values.
+    #[must_use]
+    pub fn place_bytes(&self) -> u64 {
+        let sites = self.layers.iter().flat_map(|sites| &sites.linear);
+        let patterns = sites.flatten().filter_map(|site| match site {
+            LinearSite::Sparse { pattern, .. } => Some(pattern),
+            _ => None,
+        });
+        let bytes = patterns.map(|pattern| mask::bytes(pattern.outputs(), pattern.len() as u64));
+        bytes.sum()
+    }
+
     /// The parameter with this name.
     #[must_use]
     pub fn parameter(&self, key: &str) -> Option<&Parameter> {
@@ -166,4 +204,35 @@ pub fn module_key(layer: usize, projection: Projection) -> String {
         projection.module(),
         projection.name()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use shared::model::Family;
+
+    use super::*;
+    use crate::model::tiny::TinySpec;
+
+    #[test]
+    fn bytes_are_known_before_a_place_is_drawn() {
+        let mut shape = TinySpec::smallest(Family::Llama).shape();
+        let spec = |text: &str| -> AdapterSpec { serde_json::from_str(text).unwrap() };
+        for text in [
+            r#"{"method": "diff", "density": 0.3}"#,
+            r#"{"method": "diff", "density": 1.0, "targets": ["q_proj", "down_proj"]}"#,
+            r#"{"method": "lora", "rank": 2}"#,
+        ] {
+            let layout = Layout::new(&spec(text), &shape, 1);
+            let bytes = 4 * layout.len as u64 + layout.place_bytes();
+            assert_eq!(Layout::bytes_of(&spec(text), &shape), bytes, "{text}");
+        }
+        // Each place takes as much again as two values.
+        shape.intermediate = 1 << 40;
+        let large = spec(r#"{"method": "diff", "density": 1.0, "targets": ["down_proj"]}"#);
+        let values = (shape.layers as u64 * shape.hidden as u64) << 40;
+        let bytes = Layout::bytes_of(&large, &shape);
+        assert!(bytes > 12 * values && bytes < 13 * values, "{bytes}");
+    }
 }

@@ -6,6 +6,20 @@ use kernels::ops::sparse::Pattern;
 use shared::model::Projection;
 use shared::random::{Domain, Stream};
 
+/// Places in each output row of a pattern: `density` of the inputs, at least one.
+#[must_use]
+pub fn places_of_output(input: usize, density: f64) -> usize {
+    ((density * input as f64).round() as usize).clamp(1, input)
+}
+
+/// Bytes that a pattern of so many outputs and places takes: input and output of each place, and where each output begins.
+#[must_use]
+pub fn bytes(outputs: usize, places: u64) -> u64 {
+    let place = 2 * size_of::<u32>() as u64;
+    let starts = (outputs as u64 + 1) * size_of::<usize>() as u64;
+    places.saturating_mul(place).saturating_add(starts)
+}
+
 /// A pattern with the same number of places in every output row: `density` of the inputs, at least one.
 ///
 /// Places of a row are drawn without repeats by Floyd's method and sorted.
@@ -18,7 +32,7 @@ pub fn pattern(
     input: usize,
     density: f64,
 ) -> Pattern {
-    let count = ((density * input as f64).round() as usize).clamp(1, input);
+    let count = places_of_output(input, density);
     let site = (layer * Projection::ALL.len() + projection as usize) as u32;
     let mut columns = Vec::with_capacity(out * count);
     for row in 0..out {

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use kernels::ops::sparse::Pattern;
 use shared::excerpt::excerpt;
-use shared::model::Projection;
+use shared::job::AdapterSpec;
+use shared::model::{ModelShape, Projection, Target};
 use thiserror::Error;
 
 use super::layout::{Layout, LinearSite, Parameter, module_key};
+use super::mask;
 
 /// One named tensor of f32 values.
 #[derive(Clone, Debug, PartialEq)]
@@ -179,6 +181,50 @@ fn take_places(layout: &mut Layout, tensors: &mut Tensors) -> Result<(), Tensors
                 output,
                 inputs: pattern.inputs(),
             })?);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file has as many places of sparse deltas as the method and the backbone give, before any are drawn: a
+/// configuration alone may ask for more than any machine holds.
+///
+/// # Errors
+/// [`TensorsError::Missing`] or [`TensorsError::Places`] with the first tensor that has others.
+pub(super) fn prove_places(
+    spec: &AdapterSpec,
+    shape: &ModelShape,
+    tensors: &Tensors,
+) -> Result<(), TensorsError> {
+    let AdapterSpec::Diff(diff) = spec else {
+        return Ok(());
+    };
+    let targets = diff.targets.resolve().expect("the spec was checked");
+    for layer in 0..shape.layers {
+        for target in &targets {
+            let Target::Block(projection) = *target else {
+                continue;
+            };
+            let (outputs, inputs) = shape.projection(projection);
+            let wanted = mask::places_of_output(inputs, diff.density).saturating_mul(outputs);
+            let key = places_key(layer, projection as usize);
+            match tensors.get(&key) {
+                None => {
+                    return Err(TensorsError::Missing {
+                        count: 1,
+                        first: vec![key],
+                    });
+                }
+                Some(found) if found.values.len() != wanted => {
+                    return Err(TensorsError::Places {
+                        key,
+                        wanted,
+                        output: 0,
+                        inputs,
+                    });
+                }
+                Some(_) => {}
+            }
         }
     }
     Ok(())

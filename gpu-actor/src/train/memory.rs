@@ -219,7 +219,7 @@ fn waiting(shape: &ModelShape, jobs: &[Resident<'_>], sizes: Rows) -> u64 {
     held.fold(open.unwrap_or(0), u64::saturating_add)
 }
 
-/// Bytes of one job: values, what is derived from them, gradients of both, and one or two moments.
+/// Bytes of one job: values, places of sparse ones, what is derived from them, gradients of both, and one or two moments.
 #[must_use]
 pub fn adapter_bytes(spec: &JobSpec, layout: &Layout, shape: &ModelShape) -> u64 {
     let copies = match spec.optimizer.kind {
@@ -236,7 +236,7 @@ pub fn adapter_bytes(spec: &JobSpec, layout: &Layout, shape: &ModelShape) -> u64
         _ => 0,
     });
     let derived = norms.sum::<usize>() as u64 + 2 * prefix_values(layout, shape);
-    (layout.len as u64 * copies + derived) * FLOAT
+    ((layout.len as u64 * copies + derived) * FLOAT).saturating_add(layout.place_bytes())
 }
 
 /// Keys and values of a prefix, which are trained as they are or made from what is.

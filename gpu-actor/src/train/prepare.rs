@@ -104,7 +104,7 @@ pub struct Prepared {
     pub spec: JobSpec,
     /// Its parameters and sites.
     pub layout: Arc<Layout>,
-    /// Its first values.
+    /// Its first values; none where what it starts from is gone and it has started already.
     pub values: Vec<f32>,
     /// Its rows.
     pub data: JobData,
@@ -119,9 +119,16 @@ pub struct Prepared {
 /// Checks a job and reads what it needs to start; nothing is written. [`Prepared::look_for_state`] finds what it goes
 /// on from.
 ///
+/// `start` is the content hash of the values that the job started from, as its earlier results have it: it is taken where the
+/// adapter at `init_from` is gone, and then there are no first values.
+///
 /// # Errors
 /// [`PrepareError`] naming the job and what is wrong.
-pub fn prepare(spec: &JobSpec, around: &Surroundings<'_>) -> Result<Prepared, PrepareError> {
+pub fn prepare(
+    spec: &JobSpec,
+    around: &Surroundings<'_>,
+    start: Option<&str>,
+) -> Result<Prepared, PrepareError> {
     let job = || spec.name.to_string();
     let shape = &around.model.shape;
     let problems = spec.problems(shape);
@@ -146,13 +153,22 @@ pub fn prepare(spec: &JobSpec, around: &Surroundings<'_>) -> Result<Prepared, Pr
         job: job(),
         source: Box::new(source),
     })?;
-    let values = first_values(spec, around, &layout)?;
-    let start = spec.init_from.is_some();
+    let from = spec.init_from.as_ref();
+    let gone = from.is_some_and(|from| is_gone(&around.folder.join(from)));
+    let (values, start) = match start.filter(|_| gone) {
+        Some(start) => (Vec::new(), Some(start.to_owned())),
+        None => {
+            let values = first_values(spec, around, &layout)?;
+            let hash = || seal::hash(bytemuck::cast_slice::<f32, u8>(&values));
+            let start = from.map(|_| hash());
+            (values, start)
+        }
+    };
     let identity = Identity {
         spec: spec.clone(),
         backbone: around.backbone.to_owned(),
         data: data_hash(&data),
-        start: start.then(|| seal::hash(bytemuck::cast_slice::<f32, u8>(&values))),
+        start,
         products: arithmetic::of(around.cpu),
     };
     Ok(Prepared {
@@ -192,13 +208,13 @@ impl Prepared {
         rows.map(|row| one(row) as u64).sum()
     }
 
-    /// Bytes that its values and the state it goes on from take by now.
+    /// Bytes that its values, the places of sparse ones and the state it goes on from take by now.
     #[must_use]
     pub fn value_bytes(&self) -> u64 {
         let moments = self.state.as_ref().map_or(0, |state| {
             state.values.len() + state.optimizer.first.len() + state.optimizer.second.len()
         });
-        ((self.values.len() + moments) * size_of::<f32>()) as u64
+        ((self.values.len() + moments) * size_of::<f32>()) as u64 + self.layout.place_bytes()
     }
 
     /// Lets go of rows, values and state that nobody will ask for.
@@ -208,6 +224,13 @@ impl Prepared {
         self.values = Vec::new();
         self.state = None;
     }
+}
+
+/// Whether no adapter is in a folder, or no such folder.
+#[must_use]
+pub fn is_gone(adapter: &Path) -> bool {
+    let config = adapter.join(files::CONFIG).symlink_metadata();
+    config.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
 fn first_values(

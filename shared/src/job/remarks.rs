@@ -4,9 +4,10 @@ use super::check::Problem;
 use super::{JobSpec, OptimizerKind, OptimizerSpec, ScheduleKind};
 
 impl JobSpec {
-    /// Lists keys that change nothing as the job stands, for this many training rows and held-out ones.
+    /// Lists keys that change nothing as the job stands, for this many training rows, held-out ones and
+    /// optimizer steps of the whole job.
     #[must_use]
-    pub fn remarks(&self, rows: usize, held_out: usize) -> Vec<Problem> {
+    pub fn remarks(&self, rows: usize, held_out: usize, steps: u64) -> Vec<Problem> {
         let mut found = Vec::new();
         let mut tell = |idle: bool, key, why: &str| {
             if idle {
@@ -22,6 +23,10 @@ impl JobSpec {
         } else if eval.patience.is_none() {
             let why = "it counts only with eval.patience";
             tell(eval.min_delta > 0.0, "eval.min_delta", why);
+        } else {
+            let never_between = eval.every_steps.is_none_or(|every| every >= steps);
+            let why = "held-out rows are measured at the start and the end only (eval.every_steps)";
+            tell(never_between, "eval.patience", why);
         }
         let usual = OptimizerSpec::default();
         match optimizer.kind {
@@ -69,7 +74,7 @@ mod tests {
             r#"{{"name": "a", "adapter": {{"method": "bitfit"}}, "data": {{"train": "a.jsonl"}}{more}}}"#
         );
         let spec: JobSpec = serde_json::from_str(&text).unwrap();
-        let remarks = spec.remarks(10, held_out).into_iter();
+        let remarks = spec.remarks(10, held_out, 20).into_iter();
         remarks.map(|remark| remark.key).collect()
     }
 
@@ -79,6 +84,19 @@ mod tests {
         let eval = r#", "eval": {"every_steps": 5, "min_delta": 0.1}"#;
         assert_eq!(keys(eval, 0), ["eval.every_steps", "eval.min_delta"]);
         assert_eq!(keys(eval, 1), ["eval.min_delta"]);
+        // Of nothing but a first and a last evaluation a job cannot stop in between.
+        for (every, idle) in [
+            ("", true),
+            (r#""every_steps": 20, "#, true),
+            (r#""every_steps": 19, "#, false),
+        ] {
+            let patience = format!(r#", "eval": {{{every}"patience": 2}}"#);
+            assert_eq!(
+                keys(&patience, 1).contains(&"eval.patience"),
+                idle,
+                "{every}"
+            );
+        }
         let sgd = r#", "optimizer": {"kind": "sgd", "betas": [0.8, 0.9], "epsilon": 1e-6}"#;
         assert_eq!(keys(sgd, 0), ["optimizer.betas", "optimizer.epsilon"]);
         let momentum = r#", "optimizer": {"momentum": 0.9}"#;

@@ -89,6 +89,7 @@ fn described(
         base_sha256: base.strip_prefix("sha256:").map(str::to_owned),
         base,
         data_sha256: rows(view.id, desk)?,
+        start_sha256: None,
         seed: spec.seed,
         step: view.step,
         tokens: view.tokens,
