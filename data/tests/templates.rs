@@ -348,7 +348,6 @@ fn what_goes_through_long_values_again_and_again_ends_by_the_budget() {
     let filters = [
         "capitalize",
         "escape",
-        "int(0)",
         "length",
         "list|first",
         "lower",

@@ -406,7 +406,7 @@ fn the_command_that_lists_the_lines_counts_virtual_tokens() {
     let adapter = "adapter = { method = 'prompt', tokens = 2000 }\ntrain = { steps = 1 }";
     let sandbox = Sandbox::with_jobs(&one_job(adapter));
     let row = |length: usize| format!("{{\"text\": \"{}\"}}\n", "x".repeat(length));
-    sandbox.write("pairs.jsonl", [row(9), row(1000)].concat());
+    sandbox.write("pairs.jsonl", [row(9).repeat(12), row(1000)].concat());
     let command = "spotmux data check pairs.jsonl --model tiny --max-length 48";
     sandbox
         .run(&["train", "jobs.toml", "--check"])
