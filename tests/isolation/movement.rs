@@ -71,7 +71,7 @@ fn one_step_moves_b_of_every_target_of_every_layer() {
     assert_eq!(moved, vec![true; 7 * model.shape.layers + 1]);
 }
 
-/// What a job holds is its values, their gradient and two moments, and what is derived from the values, such as row norms
+/// What a job holds is its values, their gradient and two moments, the places of sparse ones, and what is derived from the values, such as row norms
 /// and prefixes with their gradient: as foreseen, and nothing as large as the backbone.
 #[test]
 fn a_job_holds_what_was_foreseen_and_none_a_weight() {

@@ -64,7 +64,7 @@ impl Adapter {
         &self.gradient.total
     }
 
-    /// Bytes held by values, gradient and derived values.
+    /// Bytes held by values, places of sparse ones, gradient and derived values.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let derived = self.derived.prefix.len()
@@ -78,6 +78,7 @@ impl Adapter {
         ((self.values.len() + derived) * size_of::<f32>()) as u64
             + self.gradient.bytes()
             + self.derived.prefix_gradient.bytes()
+            + self.layout.place_bytes()
     }
 
     /// Recomputes what depends on the values; call after every change of them.
