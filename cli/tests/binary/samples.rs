@@ -415,5 +415,5 @@ fn the_command_that_lists_the_lines_counts_virtual_tokens() {
     let check = ["data", "check", "pairs.jsonl", "--model", "tiny"];
     let ran = sandbox.run(&[&check[..], &["--max-length", "48"]].concat());
     let ran = ran.ended_with(0);
-    assert!(ran.out.contains("over long"), "{}", ran.out);
+    assert!(ran.out.contains("over-long: 1 (line 13)"), "{}", ran.out);
 }

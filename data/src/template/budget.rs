@@ -257,7 +257,11 @@ fn measure(state: &State<'_, '_>, name: &str, args: &[Value]) -> Result<(), Erro
             let count = first.len().unwrap_or(0);
             weigh(first, limit)?.saturating_add(count.saturating_mul(joiner))
         }
-        ("list" | "split" | "lines" | "splitlines", Some(whole)) => {
+        (
+            "lines" | "list" | "map" | "max" | "min" | "reject" | "select" | "sort" | "split"
+            | "splitlines" | "unique" | "zip",
+            Some(whole),
+        ) => {
             // A list of small parts takes more than its text, but it is gone soon: counted in all, not as one value.
             let mut left = whole.len().saturating_mul(VALUE);
             while left > limit {
