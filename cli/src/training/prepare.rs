@@ -181,28 +181,9 @@ fn one(
             "init_from: no adapter is at {from} any more, and no checkpoint is left to go on from: put it back"
         )));
     }
-    for skipped in &ready.skipped {
-        output.note(format!(
-            "job {}: skipped a checkpoint: {skipped}",
-            spec.name
-        ));
-    }
-    if let Some(other) = base_of_start(spec, around) {
-        output.note(format!("job {}: init_from: {other}", spec.name));
-    }
-    let (rows, held_out) = (ready.data.train.len(), ready.data.eval.len());
+    let rows = ready.data.train.len();
     let total = progress::total_steps(&spec.train, rows);
-    for remark in spec.remarks(rows, held_out, total) {
-        output.note(format!("job {}: {remark}", spec.name));
-    }
-    let files = ready.data.samples(&spec.data);
-    let warnings = accounting::warnings(&files, |file| {
-        let path = jobs.folder.join(file).display().to_string();
-        whole_check(&path, spec, jobs, context)
-    });
-    for warning in &warnings {
-        output.note(format!("job {}: {warning}", spec.name));
-    }
+    let warnings = note(&ready, total, around, jobs, output);
     if ready.data.eval.is_empty() && spec.eval.patience.is_some() {
         return Err(refused(nothing_to_judge_by(spec, rows)));
     }
@@ -242,6 +223,39 @@ fn one(
         known,
         lock,
     })
+}
+
+/// Notes what is worth knowing of a job that can be trained, for so many steps in all; gives the warnings of its data.
+fn note(
+    ready: &prepare::Prepared,
+    total: u64,
+    around: &Surroundings<'_>,
+    jobs: &Jobs,
+    output: &Output,
+) -> Vec<String> {
+    let spec = &ready.identity.spec;
+    for skipped in &ready.skipped {
+        output.note(format!(
+            "job {}: skipped a checkpoint: {skipped}",
+            spec.name
+        ));
+    }
+    if let Some(other) = base_of_start(spec, around) {
+        output.note(format!("job {}: init_from: {other}", spec.name));
+    }
+    let (rows, held_out) = (ready.data.train.len(), ready.data.eval.len());
+    for remark in spec.remarks(rows, held_out, total) {
+        output.note(format!("job {}: {remark}", spec.name));
+    }
+    let files = ready.data.samples(&spec.data);
+    let warnings = accounting::warnings(&files, |file| {
+        let path = jobs.folder.join(file).display().to_string();
+        whole_check(&path, spec, jobs, around.model.shape.max_positions)
+    });
+    for warning in &warnings {
+        output.note(format!("job {}: {warning}", spec.name));
+    }
+    warnings
 }
 
 /// The hash of the values that a job started from, by its own results, where the adapter that it started from is gone.
