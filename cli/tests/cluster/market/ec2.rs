@@ -19,11 +19,11 @@ image = ec2.describe_images()['Images'][0]['ImageId']
 ec2.create_launch_template(LaunchTemplateName='spotmux', LaunchTemplateData={'ImageId': image, 'InstanceType': 'g5.xlarge'})
 ";
 
-/// What of the cluster runs or is about to, by its tag.
+/// What of the cluster runs or is about to, by its tag: its name and the first digits of its authority's fingerprint.
 const LEFT: &str = "
 import boto3, sys
 ec2 = boto3.client('ec2', region_name='us-east-1', endpoint_url=sys.argv[1], aws_access_key_id='a', aws_secret_access_key='b')
-found = ec2.describe_instances(Filters=[{'Name': 'tag:spotmux-cluster', 'Values': ['local']}])
+found = ec2.describe_instances(Filters=[{'Name': 'tag:spotmux-cluster', 'Values': ['local-????????']}])
 all = [i for r in found['Reservations'] for i in r['Instances']]
 print(len([i for i in all if i['State']['Name'] in ('pending', 'running')]), len(all))
 ";
