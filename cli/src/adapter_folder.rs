@@ -32,6 +32,16 @@ impl Opened {
         compare(&base_of(&self.folder), model)
     }
 
+    /// The same where the adapter is but read: a model of its base's name is taken for it, without a look at all weights.
+    pub(crate) fn compared_for_reading(&self, model: &Model) -> Compared {
+        let base = base_of(&self.folder);
+        let names = base.named.as_deref().zip(model.name.as_deref());
+        match names.is_some_and(|(named, own)| apart(named, own).is_none()) {
+            true => Compared::Same,
+            false => compare(&base, model),
+        }
+    }
+
     /// The adapter, ready to be attached.
     pub(crate) fn adapter(self) -> Adapter {
         Adapter::new(Arc::new(self.found.layout), self.found.values, SEED)

@@ -105,7 +105,9 @@ fn tokenizer(source: &TokenizerSource) -> Result<Tokenizer, Failure> {
             "the model has no tokenizer.json",
         )
         .hint("put the tokenizer.json of its origin beside the weights")),
-        TokenizerSource::Gguf(parts) => Tokenizer::from_gguf(parts).or_exit(Exit::BadInput),
+        TokenizerSource::Gguf { file, parts } => Tokenizer::from_gguf(parts)
+            .with_context(|| file.display().to_string())
+            .or_exit(Exit::BadInput),
         TokenizerSource::Files {
             tokenizer, config, ..
         } => {

@@ -34,14 +34,17 @@ pub enum TokenizerError {
     },
     /// Another kind of tokenizer than byte-pair encoding.
     #[error(
-        "tokenizer model `{model}` is not supported; supported: byte-pair encoding (`BPE` in tokenizer.json, `gpt2` in GGUF)"
+        "tokenizer model `{model}` is not supported; supported: byte-pair encoding (`model.type` is `BPE` in tokenizer.json, \
+         tokenizer.ggml.model is `gpt2` in GGUF)"
     )]
     Model {
         /// What the file names.
         model: String,
     },
     /// A GGUF file cuts text by rules that are not known here.
-    #[error("GGUF pre-tokenizer `{pre}` is not supported; supported: {supported}")]
+    #[error(
+        "tokenizer.ggml.pre is `{pre}`, a way to cut text that is not supported; supported: {supported}"
+    )]
     PreTokenizer {
         /// What the file names.
         pre: String,

@@ -69,7 +69,7 @@ fn tokenizer() -> Option<&'static Tokenizer> {
             ..OpenOptions::new(kernels::cpu::Cpu::new(1).unwrap())
         };
         match Model::open(&path, &options).unwrap().tokenizer {
-            TokenizerSource::Gguf(parts) => Some(Tokenizer::from_gguf(&parts).unwrap()),
+            TokenizerSource::Gguf { parts, .. } => Some(Tokenizer::from_gguf(&parts).unwrap()),
             other => panic!(
                 "{} brings its tokenizer as {}",
                 path.display(),

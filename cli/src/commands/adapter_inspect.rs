@@ -64,7 +64,7 @@ pub(crate) fn run(
     if let Some(name) = &args.model {
         let model = backbone::as_shipped(settings, name)?;
         let opened = adapter_folder::open(&folder, &model.shape)?;
-        let compared = opened.compared(&model);
+        let compared = opened.compared_for_reading(&model);
         other_base = compared.other().map(str::to_owned);
         if let Some(said) = compared.noted() {
             output.note(format!("note: {said}"));

@@ -60,7 +60,7 @@ pub(crate) fn run(
     let slot = match &args.adapter {
         Some(folder) => {
             let opened = adapter_folder::open(folder, &backbone.model.shape)?;
-            let compared = opened.compared(&backbone.model);
+            let compared = opened.compared_for_reading(&backbone.model);
             other_base = compared.other().map(str::to_owned);
             if let Some(said) = compared.noted() {
                 output.note(format!("note: {said}"));

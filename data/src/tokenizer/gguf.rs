@@ -111,7 +111,7 @@ fn vocabulary(parts: &GgufTokenizer) -> Result<BTreeMap<String, u32>, TokenizerE
     let count = parts.tokens.len();
     if !parts.token_types.is_empty() && parts.token_types.len() != count {
         return Err(inconsistent(format!(
-            "{count} tokens but {} token types",
+            "tokenizer.ggml.tokens has {count} entries, tokenizer.ggml.token_type {}",
             parts.token_types.len()
         )));
     }
@@ -119,7 +119,7 @@ fn vocabulary(parts: &GgufTokenizer) -> Result<BTreeMap<String, u32>, TokenizerE
     for (id, token) in (0u32..).zip(&parts.tokens) {
         if let Some(before) = vocab.insert(token.clone(), id) {
             return Err(inconsistent(format!(
-                "ids {before} and {id} are both `{token}`"
+                "tokenizer.ggml.tokens: ids {before} and {id} are both `{token}`"
             )));
         }
     }
@@ -137,7 +137,7 @@ fn merges(parts: &GgufTokenizer) -> Result<Vec<(String, String)>, TokenizerError
     let read = |merge| {
         pair(merge).ok_or_else(|| {
             inconsistent(format!(
-                "merge `{merge}` is not a pair of tokens that leads to a token"
+                "tokenizer.ggml.merges: `{merge}` is not a pair of tokens that leads to a token"
             ))
         })
     };
@@ -181,15 +181,15 @@ fn added(parts: &GgufTokenizer, kind: i32) -> Vec<AddedToken> {
 fn special_ids(parts: &GgufTokenizer, cut: Cut) -> Result<SpecialIds, TokenizerError> {
     let count = parts.tokens.len();
     let roles = [
-        ("bos", parts.bos),
-        ("eos", parts.eos),
-        ("unknown", parts.unk),
-        ("padding", parts.pad),
+        ("bos_token_id", parts.bos),
+        ("eos_token_id", parts.eos),
+        ("unknown_token_id", parts.unk),
+        ("padding_token_id", parts.pad),
     ];
-    for (role, id) in roles {
+    for (key, id) in roles {
         if let Some(id) = id.filter(|&id| id as usize >= count) {
             return Err(inconsistent(format!(
-                "the {role} token is id {id}, but there are {count} tokens"
+                "tokenizer.ggml.{key} is {id}, but there are {count} tokens"
             )));
         }
     }
@@ -356,8 +356,11 @@ mod tests {
             (|p| p.merges.push("q z".into()), "`q z`"),
             (|p| p.merges.push("ab".into()), "`ab`"),
             (|p| p.tokens[7] = "a".into(), "are both `a`"),
-            (|p| p.token_types.truncate(9), "9 token types"),
-            (|p| p.eos = Some(99_999), "eos token is id 99999"),
+            (|p| p.token_types.truncate(9), "tokenizer.ggml.token_type 9"),
+            (
+                |p| p.eos = Some(99_999),
+                "tokenizer.ggml.eos_token_id is 99999",
+            ),
             (|p| p.merges.push("zz ab".into()), "`zz ab`"),
         ];
         for (change, words) in cases {

@@ -108,6 +108,21 @@ impl<'a> Metadata<'a> {
 
     /// A number above zero; the shortest decimal of the stored f32 is what the file's maker wrote.
     pub(super) fn number(&self, leaf: &str) -> Result<Option<f64>, GgufError> {
+        self.number_in(leaf, |number| number > 0.0, "numbers above 0")
+    }
+
+    /// A number of at least `least`.
+    pub(super) fn number_from(&self, leaf: &str, least: f64) -> Result<Option<f64>, GgufError> {
+        let allowed = format!("numbers from {least}");
+        self.number_in(leaf, |number| number >= least, &allowed)
+    }
+
+    fn number_in(
+        &self,
+        leaf: &str,
+        holds: impl Fn(f64) -> bool,
+        allowed: &str,
+    ) -> Result<Option<f64>, GgufError> {
         let key = self.own(leaf);
         let Some(value) = self.content.metadata.get(&key) else {
             return Ok(None);
@@ -115,12 +130,12 @@ impl<'a> Metadata<'a> {
         let number = match *value {
             Value::F32(n) => n.to_string().parse().unwrap_or_else(|_| f64::from(n)),
             Value::F64(n) => n,
-            _ => return Err(wrong_type(&key, "a number above 0", value)),
+            _ => return Err(wrong_type(&key, "a number", value)),
         };
-        if number > 0.0 && number <= LARGEST {
+        if holds(number) && number <= LARGEST {
             return Ok(Some(number));
         }
-        let reason = format!("is {number}, allowed are numbers above 0 and at most {LARGEST:e}");
+        let reason = format!("is {number}, allowed are {allowed} and at most {LARGEST:e}");
         Err(inconsistent(&key, reason))
     }
 }

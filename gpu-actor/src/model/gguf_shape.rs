@@ -156,7 +156,9 @@ fn rope(
     hints: &TensorHints<'_>,
     head_dim: usize,
 ) -> Result<Rope, GgufError> {
-    let theta = metadata.number("rope.freq_base")?.unwrap_or(10_000.0);
+    let theta = metadata
+        .number_from("rope.freq_base", 1.0)?
+        .unwrap_or(10_000.0);
     let key = metadata.own("rope.scaling.type");
     let factor = metadata.number("rope.scaling.factor")?;
     let scaling = match (metadata.text(&key)?, factor) {

@@ -109,7 +109,10 @@ fn gguf(path: PathBuf) -> Result<Found, ModelError> {
             shape: model.shape,
             tensors: model.tensors,
             tokenizer: match model.tokenizer {
-                Some(parts) => TokenizerSource::Gguf(Box::new(parts)),
+                Some(parts) => TokenizerSource::Gguf {
+                    file: path.clone(),
+                    parts: Box::new(parts),
+                },
                 None => TokenizerSource::Missing,
             },
             name: model.name.filter(|name| is_portable(name)),

@@ -19,7 +19,12 @@ pub enum TokenizerSource {
         chat_template: Option<PathBuf>,
     },
     /// The parts that a GGUF file carries.
-    Gguf(Box<GgufTokenizer>),
+    Gguf {
+        /// The file that carries them, for messages.
+        file: PathBuf,
+        /// What it says.
+        parts: Box<GgufTokenizer>,
+    },
     /// None: the model can be trained on token ids only.
     Missing,
 }
@@ -42,7 +47,7 @@ impl TokenizerSource {
     pub fn kind(&self) -> String {
         match self {
             Self::Files { .. } => "tokenizer.json".into(),
-            Self::Gguf(parts) => format!("gguf {}/{}", parts.model, parts.pre),
+            Self::Gguf { parts, .. } => format!("gguf {}/{}", parts.model, parts.pre),
             Self::Missing => "none".into(),
         }
     }
@@ -53,7 +58,7 @@ impl TokenizerSource {
     /// When `tokenizer_config.json` cannot be read.
     pub fn has_chat_template(&self) -> Result<bool, LocateError> {
         match self {
-            Self::Gguf(parts) => Ok(parts.chat_template.is_some()),
+            Self::Gguf { parts, .. } => Ok(parts.chat_template.is_some()),
             Self::Missing => Ok(false),
             Self::Files {
                 chat_template: Some(_),

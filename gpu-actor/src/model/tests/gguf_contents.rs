@@ -108,6 +108,12 @@ fn metadata_that_changes_the_arithmetic_is_refused_by_key() {
         Value::F32(-1.0),
         "llama.rope.freq_base is -1, allowed are",
     );
+    // As rope_theta of config.json: angles of a smaller base grow with the dimension.
+    refused(
+        "llama.rope.freq_base",
+        Value::F32(1e-30),
+        "allowed are numbers from 1 and at most 1e12",
+    );
     for (value, said) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (0.0, "0")] {
         refused(
             "llama.attention.layer_norm_rms_epsilon",

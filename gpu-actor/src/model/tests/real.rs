@@ -125,7 +125,7 @@ fn smollm2_opens_with_the_sizes_of_its_publisher() {
     for layer in &model.layers {
         assert!(layer.projections.iter().all(|w| w.format() == Format::Q4_1));
     }
-    let TokenizerSource::Gguf(parts) = &model.tokenizer else {
+    let TokenizerSource::Gguf { parts, .. } = &model.tokenizer else {
         panic!("no tokenizer");
     };
     assert_eq!((parts.tokens.len(), parts.merges.len()), (49152, 48900));

@@ -76,7 +76,7 @@ fn both_tokenizers_take_any_text_unchanged() {
         .unwrap()
         .tokenizer
     {
-        TokenizerSource::Gguf(parts) => Tokenizer::from_gguf(&parts).unwrap(),
+        TokenizerSource::Gguf { parts, .. } => Tokenizer::from_gguf(&parts).unwrap(),
         other => panic!("{other:?}"),
     };
     let text = "A 12 né 한국어 😀\t\r\n\u{0}<|im_end|>  x";
