@@ -14,6 +14,7 @@ mod generation;
 mod guard;
 mod json;
 mod output;
+mod signs;
 mod source;
 
 use std::collections::BTreeMap;

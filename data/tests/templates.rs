@@ -157,6 +157,31 @@ fn a_template_that_rewrites_earlier_turns_is_refused_unless_only_the_last_is_tra
     );
 }
 
+/// The engine goes into itself for these; what is let through must fit the stack of any thread, this one has 2 MiB.
+#[test]
+fn expressions_that_nest_end_no_process() {
+    let tokenizer = Tokenizer::bytes();
+    let compiled = |source: &str| Template::compile(source, Origin::File, &tokenizer, None);
+    for deep in ["not ", "- ", "1 if 1 else ", "0 < "] {
+        let tag = |many: usize| format!("{{{{ {}1 }}}}", deep.repeat(many));
+        drop(compiled(&tag(200)));
+        let said = compiled(&tag(20_000)).unwrap_err().to_string();
+        assert!(said.contains("the limit is 1024"), "{said}");
+        assert!(compiled(&tag(20_000)[..20_000]).is_err());
+    }
+    for deep in [".a", "()", "[0]"] {
+        let tag = |many: usize| format!("{{{{ messages{} }}}}", deep.repeat(many));
+        drop(compiled(&tag(340)).map(|template| template.render(&[], false)));
+        assert!(compiled(&tag(20_000)).is_err(), "{deep}");
+    }
+    let branches = |many: usize| {
+        let source = format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(many));
+        compiled(&source).map(|template| template.render(&[], false))
+    };
+    assert!(matches!(branches(512), Ok(Ok(_))));
+    assert!(branches(20_000).is_err());
+}
+
 /// With marks around the answer there was nothing to trim, and all behind it was labelled a little off.
 #[test]
 fn a_filter_around_generation_blocks_is_refused_where_it_changes_the_text() {

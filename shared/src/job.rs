@@ -19,7 +19,7 @@ pub use adapter::{
 };
 pub use check::Problem;
 pub use file::{BackboneFormat, EngineSpec, JobFile, JobFileError, Products};
-pub use limits::{MAX_PATH, MAX_SPEC, MAX_THREADS, MAX_TOKENS_PER_PASS};
+pub use limits::{MAX_JOBS, MAX_PATH, MAX_SPEC, MAX_THREADS, MAX_TOKENS_PER_PASS};
 pub use market::MarketSpec;
 pub use schedule::{ScheduleKind, ScheduleSpec};
 

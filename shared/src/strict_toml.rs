@@ -5,6 +5,9 @@ use serde::de::DeserializeOwned;
 
 use crate::suggest;
 
+/// Characters of a line of a message: the library shows whole lines and whole values.
+const MOST: usize = 240;
+
 /// Reads a text.
 ///
 /// # Errors
@@ -27,15 +30,25 @@ use crate::suggest;
 /// assert!(told.ends_with("did you mean `threads`?"), "{told}");
 /// ```
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    let reader = toml::Deserializer::parse(text).map_err(|error| error.to_string())?;
+    let reader = toml::Deserializer::parse(text).map_err(|error| bounded(&error.to_string()))?;
     serde_path_to_error::deserialize(reader).map_err(|error| {
         let path = error.path().to_string();
         let message = suggest::told(&error.inner().to_string());
-        match full(&path, error.inner().message()) {
+        bounded(&match full(&path, error.inner().message()) {
             Some(path) => format!("{path}: {message}"),
             None => message,
-        }
+        })
     })
+}
+
+/// A message without the ends of lines that are too long.
+fn bounded(message: &str) -> String {
+    let cut = |line: &str| match line.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}...", &line[..at]),
+        None => line.to_owned(),
+    };
+    let lines: Vec<String> = message.split('\n').map(cut).collect();
+    lines.join("\n")
 }
 
 /// What each table of a list comes to when it is read by itself: its first fault is told by its path, without a place in the text.
@@ -51,10 +64,12 @@ pub fn each<T: DeserializeOwned>(text: &str, list: &str) -> Vec<Result<T, String
     let read = |(at, one): (usize, &toml::Value)| {
         serde_path_to_error::deserialize(one.clone()).map_err(|error| {
             let message = suggest::told(&error.inner().to_string());
-            match full(&error.path().to_string(), error.inner().message()) {
-                Some(path) => format!("{list}[{at}].{path}: {message}"),
-                None => format!("{list}[{at}]: {message}"),
-            }
+            bounded(
+                &match full(&error.path().to_string(), error.inner().message()) {
+                    Some(path) => format!("{list}[{at}].{path}: {message}"),
+                    None => format!("{list}[{at}]: {message}"),
+                },
+            )
         })
     };
     all.iter().enumerate().map(read).collect()
@@ -96,6 +111,20 @@ mod tests {
              [[job]]\nname = 'b'\ndata = {{ train = 'b' }}\n{job}\n"
         );
         JobFile::parse(&text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn long_lines_are_cut() {
+        let long = "x".repeat(10_000);
+        for job in [
+            format!("adapter = {{ method = '{long}' }}"),
+            format!("adapter = {{ method = 'ia3' }}\n{long} = 1"),
+            format!("adapter = {{ method = 'ia3' }}\n{long} = ="),
+        ] {
+            let said = told(&job);
+            assert!(said.contains("..."), "{said}");
+            assert!(said.len() < 1600, "{} {said}", said.len());
+        }
     }
 
     #[test]

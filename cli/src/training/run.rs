@@ -149,8 +149,9 @@ impl Run {
                 let (saved, lost) = self.save();
                 let failure = match saved {
                     0 => failure,
+                    1 => failure.hint("another job is saved: mend the cause and run the same command again"),
                     _ => failure.hint(format!(
-                        "{saved} other jobs are saved: run the same command again"
+                        "{saved} other jobs are saved: mend the cause and run the same command again"
                     )),
                 };
                 Err(lost

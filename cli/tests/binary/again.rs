@@ -180,7 +180,7 @@ fn what_one_job_cannot_keep_costs_the_others_nothing() {
     assert!(
         failure["hints"]
             .to_string()
-            .contains("1 other jobs are saved"),
+            .contains("another job is saved"),
         "{failure}"
     );
     assert_eq!(sandbox.names("adapters/two/checkpoints"), ["step-00000003"]);

@@ -6,12 +6,11 @@
 //! signs that can make a value longer.
 
 use super::budget::{CHECK, HOLD, INPUT, KEEP, PASS};
-use super::source::{Part, end_of_raw};
+use super::signs;
+use super::source::{Part, end_of_raw, opening};
 
-/// Signs in one tag that can make a value longer.
-const SIGNS: usize = 256;
-/// Largest factor of a multiplication.
-const FACTOR: u32 = 128;
+/// Branches of all conditions together: the engine goes into itself for each.
+const BRANCHES: usize = 512;
 
 /// A block that is open.
 struct Open {
@@ -33,7 +32,7 @@ pub(super) fn guard(source: &str) -> Result<String, String> {
     let mut text = String::with_capacity(source.len() * 2);
     let mut checks: Vec<(usize, String)> = Vec::new();
     let mut open: Vec<Open> = Vec::new();
-    let (mut rest, mut plain) = (source, 0);
+    let (mut rest, mut plain, mut branches) = (source, 0, 0);
     while let Some(Part {
         before,
         kind,
@@ -45,7 +44,7 @@ pub(super) fn guard(source: &str) -> Result<String, String> {
         plain += before.len();
         rest = after;
         if kind != b'#' {
-            signs(part)?;
+            signs::check(part)?;
         }
         if kind != b'%' {
             text.push_str(part);
@@ -81,6 +80,15 @@ pub(super) fn guard(source: &str) -> Result<String, String> {
                     tag.word
                 ));
             }
+            "elif" => {
+                branches += 1;
+                if branches > BRANCHES {
+                    return Err(format!(
+                        "there are more than {BRANCHES} `elif` tags: ask a dictionary instead"
+                    ));
+                }
+                text.push_str(part);
+            }
             "raw" => {
                 text.push_str(part);
                 let end = end_of_raw(rest);
@@ -104,6 +112,12 @@ pub(super) fn guard(source: &str) -> Result<String, String> {
                 }
             }
         }
+    }
+    // The engine reads a tag that has no end too, before it says so.
+    if let Some(unclosed) = opening(rest)
+        && signs::check(unclosed).is_err()
+    {
+        return Err(format!("a tag has no end: {}", signs::shown(unclosed)));
     }
     text.push_str(rest);
     checks.sort_unstable_by_key(|(at, _)| std::cmp::Reverse(*at));
@@ -204,45 +218,6 @@ impl<'a> Tag<'a> {
     }
 }
 
-/// Counts the signs of a tag that can make a value longer.
-fn signs(part: &str) -> Result<(), String> {
-    let (mut count, mut products) = (0, 0);
-    let mut quote: Option<u8> = None;
-    let bytes = part.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        match (quote, bytes[at]) {
-            (Some(_), b'\\') => at += 1,
-            (Some(open), byte) if byte == open => quote = None,
-            (Some(_), _) => {}
-            (None, byte @ (b'"' | b'\'')) => quote = Some(byte),
-            (None, b'+' | b'~' | b'|' | b'[' | b',') => count += 1,
-            (None, b'*') => {
-                products += 1;
-                let digits: String = part[at + 1..]
-                    .trim_start()
-                    .chars()
-                    .take_while(char::is_ascii_alphanumeric)
-                    .collect();
-                if products > 1 || !digits.parse().is_ok_and(|factor: u32| factor <= FACTOR) {
-                    return Err(format!(
-                        "a tag may multiply once, by a number up to {FACTOR} on the right: {}",
-                        part.chars().take(80).collect::<String>()
-                    ));
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    if count > SIGNS {
-        return Err(format!(
-            "a tag has {count} signs of `+ ~ | [ ,`; the limit is {SIGNS}"
-        ));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -284,6 +259,9 @@ mod tests {
             "{{ a * 1000 }}",
             "{{ a * 9 * 9 }}",
             &long,
+            &format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(600)),
+            "{{ [{'a': {'b': 1}}] ~ a * b }}",
+            "{{ a * b",
         ] {
             assert!(guard(source).is_err(), "{source}");
         }

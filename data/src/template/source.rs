@@ -98,19 +98,27 @@ fn next_opening(text: &str) -> Option<(&str, u8)> {
     Some((&text[..at], bytes[at + 1]))
 }
 
-/// Length of a tag or expression with its closing, which does not count inside strings.
+/// What follows the first opening of a tag, expression or comment, with it.
+pub(super) fn opening(text: &str) -> Option<&str> {
+    next_opening(text).map(|(before, _)| &text[before.len()..])
+}
+
+/// Length of a tag or expression with its closing, which does not count inside strings and brackets.
 fn closing(text: &str, close: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut quote: Option<u8> = None;
+    let mut balance = 0_i64;
     let mut at = 2;
     while at < bytes.len() {
         match (quote, bytes[at]) {
             (Some(_), b'\\') => at += 1,
             (Some(open), byte) if byte == open => quote = None,
             (None, byte @ (b'"' | b'\'')) => quote = Some(byte),
-            (None, _) if bytes[at..].starts_with(close.as_bytes()) => {
+            (None, _) if balance == 0 && bytes[at..].starts_with(close.as_bytes()) => {
                 return Some(at + close.len());
             }
+            (None, b'(' | b'[' | b'{') => balance += 1,
+            (None, b')' | b']' | b'}') => balance -= 1,
             _ => {}
         }
         at += 1;
@@ -193,6 +201,8 @@ mod tests {
             "{% raw %}{% generation %}{{ 'a\\\nb' }}{% endraw %}",
             "{{ '{% generation %}' }}",
             "{% set x = '%}{% generation %}' %}",
+            "{{ {'a': {'b': {}}} ~ '{% generation %}' }}",
+            "{% set x = [1 %} {% generation %}",
             "a\\\nb",
             "{{ 'é' }}{",
         ];

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::JobSpec;
-use super::limits::{MAX_THREADS, MAX_TOKENS_PER_PASS};
+use super::limits::{MAX_JOBS, MAX_THREADS, MAX_TOKENS_PER_PASS};
 use crate::recompute::Recompute;
 use crate::strict_toml;
 
@@ -127,6 +127,12 @@ pub enum JobFileError {
     /// No job at all.
     #[error("the file lists no job: add a [[job]] table")]
     Empty,
+    /// More jobs than a file may list.
+    #[error("the file lists {count} jobs, the limit is {MAX_JOBS}: divide it into several files")]
+    Jobs {
+        /// How many.
+        count: usize,
+    },
     /// A number of the engine that cannot be.
     #[error("engine.{key}: {value} is outside 1 to {most}")]
     Engine {
@@ -175,6 +181,11 @@ impl JobFile {
         if file.jobs.is_empty() {
             return Err(JobFileError::Empty);
         }
+        if file.jobs.len() > MAX_JOBS {
+            return Err(JobFileError::Jobs {
+                count: file.jobs.len(),
+            });
+        }
         let texts = [
             (
                 "model",
@@ -213,8 +224,8 @@ impl JobFile {
             let Some(first) = seen.insert(job.name.as_str().to_ascii_lowercase(), at) else {
                 continue;
             };
-            let lines = lines_of_names(text);
-            let line = |at: usize| lines.get(at).copied().unwrap_or_default();
+            let places = places_of_names(text);
+            let line = |at: usize| places.get(at).map_or(0, |&place| line_of(text, place));
             return Err(JobFileError::Duplicate {
                 name: job.name.to_string(),
                 at,
@@ -238,14 +249,16 @@ struct Named {
     name: toml::Spanned<String>,
 }
 
-/// The lines, from 1, in which the names of the jobs of a sound file stand.
-fn lines_of_names(text: &str) -> Vec<usize> {
+/// The bytes at which the names of the jobs of a sound file begin.
+fn places_of_names(text: &str) -> Vec<usize> {
     let names: Vec<Named> =
         toml::from_str(text).map_or_else(|_| Vec::new(), |file: Names| file.job);
-    let places = names.iter().map(|job| job.name.span().start);
-    places
-        .map(|at| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1)
-        .collect()
+    names.iter().map(|job| job.name.span().start).collect()
+}
+
+/// The line, from 1, of a byte.
+fn line_of(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
 /// What is wrong with other jobs than the one whose fault was met first, which ends the reading: lines behind it.
@@ -278,6 +291,19 @@ fn in_other_jobs(text: &str, first: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_lists_no_more_jobs_than_the_limit() {
+        let text = |many: usize| {
+            let job = |at| {
+                format!("[[job]]\nname='n-{at}'\nadapter={{method='ia3'}}\ndata={{train='a'}}\n")
+            };
+            format!("model = 'm'\n{}", (0..many).map(job).collect::<String>())
+        };
+        assert!(JobFile::parse(&text(MAX_JOBS)).is_ok());
+        let said = JobFile::parse(&text(MAX_JOBS + 1)).unwrap_err().to_string();
+        assert!(said.contains("10001 jobs, the limit is 10000"), "{said}");
+    }
 
     #[test]
     fn a_fault_that_ends_the_reading_hides_none_of_other_jobs() {

@@ -11,6 +11,8 @@ pub(super) const MAX_EPOCHS: f64 = 1e6;
 pub const MAX_TOKENS_PER_PASS: usize = 1 << 24;
 /// Compute threads.
 pub const MAX_THREADS: usize = 4096;
+/// Most jobs of a file.
+pub const MAX_JOBS: usize = 10_000;
 /// Width of the layer that reparameterises a prefix.
 pub(super) const MAX_PROJECTION: usize = 1 << 16;
 /// The numerator of LoRA's scale, and its least: its inverse.
