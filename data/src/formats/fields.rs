@@ -227,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a line of 16 MiB there were millions.
+    /// Of a long line there were millions.
     #[test]
     fn bad_parts_and_columns_of_one_record_are_counted_and_not_all_kept() {
         let mut findings = Findings::default();
