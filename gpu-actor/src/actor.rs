@@ -10,6 +10,7 @@
 //! Bulk values go from the stage's thread to the network and back; no mailbox sees them.
 
 mod beside;
+mod device_thread;
 mod error;
 mod export;
 mod fetching;

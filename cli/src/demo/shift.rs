@@ -52,8 +52,11 @@ pub(crate) struct Moved {
     pub(crate) at_step: u64,
     /// Seconds from the order until the new plan held.
     pub(crate) seconds: f64,
-    /// Seconds between the last step before and the first step after; none when no step came after.
+    /// Seconds in which nothing was trained: between the last step before and the last job that the new plan took up; none when
+    /// no step came after.
     pub(crate) stall: Option<f64>,
+    /// Seconds between the last step before and the first step after, which the new plan computed meanwhile; none as well.
+    pub(crate) step_to_step: Option<f64>,
     /// Values and moments that were made durable for it, and taken up by the other node.
     pub(crate) bytes: u64,
 }
@@ -66,6 +69,7 @@ pub(crate) struct Shift {
     started: Option<Micros>,
     holds: Option<Micros>,
     step_before: Option<Micros>,
+    taken_up: Option<Micros>,
     step_after: Option<Micros>,
     bytes: u64,
 }
@@ -100,6 +104,9 @@ impl Shift {
             "step" => {
                 self.step_after.get_or_insert(event.at);
             }
+            "recovered" if self.holds.is_some() && self.step_after.is_none() => {
+                self.taken_up = Some(event.at);
+            }
             "migration_started" if self.asked.is_some() && self.holds.is_none() => {
                 self.started = Some(event.at);
                 self.bytes = 0;
@@ -133,16 +140,16 @@ impl Shift {
         if to == held.node {
             return None;
         }
-        let stall = match (self.step_before, self.step_after) {
-            (Some(before), Some(after)) => Some(after.since(before).seconds()),
-            _ => None,
-        };
+        let between = self.step_before.zip(self.step_after);
+        let seconds = |(before, after): (Micros, Micros)| after.since(before).seconds();
+        let stall = between.map(|(before, after)| (before, self.taken_up.unwrap_or(after)));
         Some(Moved {
             held,
             to,
             at_step,
             seconds: self.holds?.since(self.started?).seconds(),
-            stall,
+            stall: stall.map(seconds),
+            step_to_step: between.map(seconds),
             bytes: self.bytes,
         })
     }
@@ -187,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stall_is_between_the_steps_on_both_sides() {
+    fn the_stall_ends_when_the_new_plan_has_all_jobs() {
         let mut shift = Shift::default();
         shift.take(&event("checkpoint", 1, r#"{"step":1,"bytes":7}"#));
         shift.take(&event("plan_in_force", 1, "{}"));
@@ -198,13 +205,19 @@ mod tests {
         assert!(shift.outcome(&samples::cluster()).is_none());
         shift.take(&event("plan_in_force", 5, "{}"));
         assert!(!shift.is_moving() && !shift.goes_on());
-        for at in [7, 9] {
-            shift.take(&event("step", at, "{}"));
+        for (kind, at) in [
+            ("recovered", 5),
+            ("recovered", 6),
+            ("step", 8),
+            ("recovered", 9),
+            ("step", 9),
+        ] {
+            shift.take(&event(kind, at, "{}"));
         }
         let moved = shift.outcome(&samples::cluster()).unwrap();
         assert_eq!(
-            (moved.stall, moved.seconds, moved.bytes),
-            (Some(4.0), 3.0, 5)
+            (moved.stall, moved.step_to_step, moved.seconds, moved.bytes),
+            (Some(3.0), Some(5.0), 3.0, 5)
         );
         assert_eq!((moved.held, moved.at_step), (from(), 10));
     }

@@ -285,14 +285,16 @@ pub(crate) fn sentence(moved: &Moved) -> String {
         held,
         to,
         stall,
+        step_to_step,
         bytes,
         ..
     } = moved;
-    let stall = stall.map_or_else(String::new, |stall| {
-        format!("{stall:.1} s without a step, ")
+    let times = stall.zip(*step_to_step);
+    let times = times.map_or_else(String::new, |(stall, between)| {
+        format!("{stall:.1} s without training, {between:.1} s from step to step, ")
     });
     format!(
-        "stage {} moved from node {} to node {to}: {stall}{} of state went along",
+        "stage {} moved from node {} to node {to}: {times}{} of state went along",
         held.stage,
         held.node,
         render::bytes(*bytes)

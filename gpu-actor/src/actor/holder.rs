@@ -1,9 +1,8 @@
-//! Holds posts, one after another: opens layers, links neighbours, starts and ends the stage's thread.
+//! Holds posts, one after another: opens layers, links neighbours, starts and ends the stage on the device's thread.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
-use std::thread;
 use std::time::Duration;
 
 use kernels::cpu::Cpu;
@@ -13,6 +12,7 @@ use shared::model::ModelShape;
 use shared::units::Micros;
 use tokio::sync::mpsc;
 
+use super::device_thread::DeviceThread;
 use super::leading::{self, Surroundings};
 use super::links::{Linker, Links};
 use super::meters::Meters;
@@ -46,6 +46,7 @@ pub(super) struct Holder {
     pub(super) base: String,
     pub(super) shape: Arc<ModelShape>,
     pub(super) report: Report,
+    pub(super) device: DeviceThread,
 }
 
 impl Holder {
@@ -193,10 +194,9 @@ impl Holder {
             ..Seat::new(place, post.epoch.0)
         };
         let stop = Arc::new(AtomicBool::new(false));
-        let name = thread::Builder::new().name(format!("stage {}", post.stage));
         let (epoch, report, cpu) = (post.epoch, Arc::clone(&self.report), settings.cpu.clone());
         let stopped = Arc::clone(&stop);
-        let (commands, thread) = if post.stage == 0 {
+        let (commands, ended) = if post.stage == 0 {
             let (commands, inbox) = channel();
             let lead_settings = LeadSettings {
                 ahead: settings.rounds_ahead,
@@ -222,17 +222,17 @@ impl Holder {
                     leading::run(lead, &around, &inbox, &stopped)
                 })
             };
-            (Some(commands), name.spawn(work))
+            (Some(commands), self.device.run(work))
         } else {
             let work =
                 move || guarded(&post, &report, || follow(model, cpu, seat, ports, &stopped));
-            (None, name.spawn(work))
+            (None, self.device.run(work))
         };
         Ok(Running {
             stop,
             bell,
             commands,
-            thread: thread.map_err(refused)?,
+            ended,
         })
     }
 }

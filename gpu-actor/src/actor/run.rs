@@ -13,6 +13,7 @@ use shared::telemetry::serve;
 use shared::wire::notice::Departure;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::device_thread::DeviceThread;
 use super::error::RunError;
 use super::fetching::Fetched;
 use super::hall::Hall;
@@ -46,9 +47,8 @@ pub fn run(
         Some(fetched) => fetched?,
     };
     let backbone = introduction::backbone(&settings, fetched.as_ref())?;
-    let store = Arc::new(SharedStore::new(BlockingStore::new(
-        settings.store.clone(),
-    )?));
+    let store = BlockingStore::new(settings.store.clone())?;
+    let store = Arc::new(SharedStore::new(store));
     // The store has a runtime, which must not be dropped inside of another: the last one to let go is this thread.
     let last_hold = Arc::clone(&store);
     let meters = Meters::new((settings.steady)());
@@ -56,6 +56,7 @@ pub fn run(
         let health = meters.health(Arc::clone(&settings.steady));
         serve::start(&network, address, meters.registry(), health);
     }
+    let device = DeviceThread::start()?;
     let traces = Traces::new(
         settings.node.clone(),
         settings.spans_kept,
@@ -95,6 +96,7 @@ pub fn run(
         base: backbone.base,
         shape: Arc::new(backbone.look.shape),
         report: inbound::reporter(&network, actor.clone()),
+        device,
     };
     let router = network.block_on(async {
         Router::start(

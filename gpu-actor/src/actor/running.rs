@@ -1,15 +1,15 @@
-//! The thread of a stage, and what it is told while it runs.
+//! A stage at work, and what it is told while it runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::thread::JoinHandle;
 
 use shared::actor::exit::ExitReason;
 use shared::ids::{JobId, PlanEpoch};
 use shared::plan::arrangement::Arrangement;
 use shared::wire::order::{JobAction, JobOrder, SampleOrder};
 
+use super::device_thread::Ended;
 use crate::duty::Event;
 use crate::link::bell::Bell;
 
@@ -36,7 +36,7 @@ pub(super) struct Running {
     pub(super) bell: Bell,
     /// None when the stage only follows.
     pub(super) commands: Option<Sender<Command>>,
-    pub(super) thread: JoinHandle<ExitReason>,
+    pub(super) ended: Ended,
 }
 
 impl Running {
@@ -49,16 +49,15 @@ impl Running {
         self.bell.ring();
     }
 
-    /// Asks the thread to end where it is; it does at its next look.
+    /// Asks the stage to end where it is; it does at its next look.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.bell.ring();
     }
 
-    /// Waits until the thread is through: why it ended. Blocks.
+    /// Waits until the stage is through: why it ended. Blocks.
     pub(super) fn join(self) -> ExitReason {
         self.stop();
-        let joined = self.thread.join();
-        joined.unwrap_or_else(|panic| ExitReason::of_panic(&*panic))
+        self.ended.wait()
     }
 }
