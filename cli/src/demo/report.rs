@@ -16,7 +16,7 @@ use crate::training::report::{self, JobReport};
 /// What the questions and the losses do not say.
 const CHOSEN: &str = "
 No job was trained on its question. Questions and settings were chosen on held-out rows, so answers and losses
-show that each job learned its task, not how often it is right.
+show what each job learned, not how often it is right.
 ";
 
 /// Characters of an answer that are shown.

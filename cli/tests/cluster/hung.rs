@@ -23,7 +23,7 @@ impl Hold {
     fn clocks(&self) -> [Clock; 2] {
         let on_device = || {
             let here = thread::current();
-            here.name().is_some_and(|name| name.starts_with("stage"))
+            here.name() == Some("device")
         };
         let begun = Arc::new(AtomicBool::new(false));
         let (hold, ends) = (self.clone(), Arc::clone(&begun));

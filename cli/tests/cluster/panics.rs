@@ -39,7 +39,12 @@ fn a_panic_on_the_device_costs_an_epoch_and_one_in_the_actor_a_process() {
     assert!(sandbox.spotmux(&["ca", "init"]).status.success());
     let listen = places.nodes[0].0;
     let device = Arc::new(AtomicUsize::new(0));
-    let (_stop, first) = node(settings(&sandbox, &places, listen, clock(&device, "stage")));
+    let (_stop, first) = node(settings(
+        &sandbox,
+        &places,
+        listen,
+        clock(&device, "device"),
+    ));
     let processes = vec![
         ("coordinator", sandbox.command(&["coordinator"])),
         ("n2", sandbox.command(&["gpu-actor", "--name", "n2"])),
