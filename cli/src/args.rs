@@ -27,7 +27,8 @@ pub(crate) use cluster::{
 pub(crate) use data::{CheckArgs, DataCommand, LongRows};
 pub(crate) use local::{
     CaCommand, CaInitArgs, CaIssueArgs, CaRenewArgs, CaTokenArgs, ConfigCheckArgs, ConfigCommand,
-    ConfigInitArgs, ConfigShowArgs, DoctorArgs, DownArgs, JoinArgs, JoinRole, ReplArgs, UpArgs,
+    ConfigInitArgs, ConfigShowArgs, DoctorArgs, DownArgs, IssueRole, JoinArgs, JoinRole, ReplArgs,
+    UpArgs,
 };
 pub(crate) use market::{
     BacktestArgs, BillArgs, ExplainArgs, ForecastArgs, MarketActorArgs, MarketCommand, MomentArgs,
@@ -274,7 +275,11 @@ mod tests {
                     line.push((*value).to_owned());
                 }
                 line.extend(["--config".to_owned(), "b.toml".to_owned()]);
-                Args::try_parse_from(line).ok()
+                // Of a name that may come in two ways neither is required.
+                let named = line.iter().cloned().chain([(*value).to_owned()]);
+                Args::try_parse_from(&line)
+                    .or_else(|_| Args::try_parse_from(named))
+                    .ok()
             });
             let args = parsed.unwrap_or_else(|| panic!("{words:?}"));
             let config = args

@@ -67,9 +67,35 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
+    /// Every one, by its number.
+    const ALL: [Self; 16] = [
+        Self::Done,
+        Self::Internal,
+        Self::Usage,
+        Self::BadInput,
+        Self::NotFound,
+        Self::WouldNotFit,
+        Self::Quarantined,
+        Self::Unreachable,
+        Self::Conflict,
+        Self::Forbidden,
+        Self::Busy,
+        Self::NoCapacity,
+        Self::Coordinator,
+        Self::JobEnded,
+        Self::NotDurable,
+        Self::Interrupted,
+    ];
+
     /// The number given to the system.
     pub(crate) fn code(self) -> u8 {
         self as u8
+    }
+
+    /// The one that another process of this program ended with, by its number.
+    pub(crate) fn of_code(code: u64) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|exit| u64::from(exit.code()) == code)
     }
 }
 
@@ -259,6 +285,16 @@ mod tests {
             result.or_exit(Exit::BadInput).unwrap_err().exit,
             Exit::Internal
         );
+    }
+
+    #[test]
+    fn numbers_name_what_they_were_given_for() {
+        let known = |code: &u64| Exit::of_code(*code).is_some();
+        let codes: Vec<u64> = (0..=300).filter(known).collect();
+        assert_eq!(codes.len(), Exit::ALL.len());
+        for code in codes {
+            assert_eq!(u64::from(Exit::of_code(code).unwrap().code()), code);
+        }
     }
 
     #[test]

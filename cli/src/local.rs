@@ -13,5 +13,6 @@ pub(crate) mod cluster;
 pub(crate) mod family;
 pub(crate) mod free;
 pub(crate) mod kept;
+pub(crate) mod machines;
 pub(crate) mod state;
 pub(crate) mod watch;

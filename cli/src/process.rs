@@ -161,6 +161,7 @@ pub(crate) fn coordinator(
         lease: Micros::of_millis(config.coordinator.lease_seconds.saturating_mul(1000)),
         largest_upload: config.limits.upload(),
         snapshot_every: 5_000,
+        events_kept: config.limits.events_kept,
         tick: Duration::from_millis(200),
         steady: Arc::new(steady),
         wall: Arc::new(clock::now),

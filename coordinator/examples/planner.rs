@@ -62,6 +62,7 @@ fn problem(jobs: u64, stages: u32) -> Result<Snapshot, Box<dyn std::error::Error
         },
         bytes_per_value: 16,
         lengths: vec![64 + (at % 7) as u32 * 32; 1 + at as usize % 8],
+        longest_row: 0,
         counted_permille: 1000,
         steps: 1000,
         arrived: Micros(at),

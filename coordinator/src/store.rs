@@ -6,11 +6,12 @@
 //! | ST-2 | a lease is taken over only when it was given back, expired by the journal's own clock, or is as who takes it over saw it for its whole time; its term grows by one |
 //! | ST-3 | numbers have no gap and none is written twice |
 //! | ST-4 | a journal of a newer schema is not touched |
+//! | ST-5 | only records that a snapshot covers are forgotten, and never the newest |
 //!
 //! Whoever has the lease writes until another took it: its expiry lets others in, and shuts nobody out. So no jump of the
 //! wall clock ends a leadership. When others may take it is [`watch`]'s to say.
 //!
-//! Records stay when a snapshot is made: they are the history of the cluster.
+//! Records stay when a snapshot is made, as many as are to be kept: they are the history of the cluster.
 
 pub mod memory;
 pub mod sqlite;
@@ -178,11 +179,11 @@ pub trait Journal {
     /// [`JournalError::Deposed`] when the right was lost, [`JournalError::Gap`] when they do not follow.
     fn append(&mut self, lease: &Lease, records: &[Record]) -> Result<(), JournalError>;
 
-    /// Writes what all records so far come to; the newest snapshot is kept.
+    /// Writes what all records so far come to; the newest snapshot is kept, and behind it the newest so many records.
     ///
     /// # Errors
     /// [`JournalError::Deposed`] when the right was lost.
-    fn snapshot(&mut self, lease: &Lease, book: &Book) -> Result<(), JournalError>;
+    fn snapshot(&mut self, lease: &Lease, book: &Book, kept: u64) -> Result<(), JournalError>;
 
     /// The newest snapshot and all records after it.
     ///

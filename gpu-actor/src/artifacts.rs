@@ -9,11 +9,13 @@
 //! | --- | --- |
 //! | `part`, `manifest` | what is written, how it is verified and joined: bytes in, bytes out |
 //! | `recover` | the newest sound state of a job |
+//! | `first` | a state to start from that no step made |
 //! | `keeper` | the thread that stores, so that no device waits |
 //! | `stored`, `memory` | the shared store (a folder or a bucket), and one for tests |
 
 use thiserror::Error;
 
+pub mod first;
 pub mod keeper;
 pub mod manifest;
 pub mod memory;

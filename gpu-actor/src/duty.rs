@@ -106,10 +106,9 @@ impl Duty {
                 }
             }
             Event::Opened(epoch, outcome) => {
-                if let Some((wanted, open)) = &mut self.open
-                    && *wanted == epoch
-                {
-                    *open = outcome.is_ok();
+                if self.open.is_some_and(|(wanted, _)| wanted == epoch) {
+                    // What failed is tried again when it is ordered again: this answer may not have been heard.
+                    self.open = outcome.is_ok().then_some((epoch, true));
                     self.tell(Notice::Prepared { epoch, outcome }, &mut effects);
                 }
             }

@@ -237,7 +237,7 @@ impl Broker {
             own.purse = kept.purse;
             own.halts = kept.halts;
             own.emptying = Emptying::resumed(kept.emptied, kept.given_up, now);
-            own.pay(now.wall.since(kept.at));
+            own.pay_unwatched(now.wall.since(kept.at));
             own.kept_spent = own.purse.spent();
             own.halt_anew();
             own.changed = true;

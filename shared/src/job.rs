@@ -248,8 +248,10 @@ pub struct EvalSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointSpec {
-    /// Every so many optimizer steps; 0 saves only at the end.
-    pub every_steps: u64,
+    /// Every so many optimizer steps; 0 saves only at the end. Absent: 50 in one process, which waits for the disk, and every
+    /// step on a cluster, where nothing does and machines go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_steps: Option<u64>,
     /// How many of the newest are kept.
     pub keep_last: usize,
 }
@@ -257,7 +259,7 @@ pub struct CheckpointSpec {
 impl Default for CheckpointSpec {
     fn default() -> Self {
         Self {
-            every_steps: 50,
+            every_steps: None,
             keep_last: 2,
         }
     }

@@ -144,7 +144,7 @@ fn an_evaluation_is_told_before_the_checkpoint_that_counts_it() {
             ..EvalSpec::default()
         };
         plan.spec.checkpoint = CheckpointSpec {
-            every_steps: 1,
+            every_steps: Some(1),
             ..CheckpointSpec::default()
         };
     }
@@ -168,4 +168,44 @@ fn an_evaluation_is_told_before_the_checkpoint_that_counts_it() {
             .count();
     }
     assert_eq!(due, 8, "one a step and job");
+}
+
+/// A store that takes states more slowly than steps end is not given more and more of them: one that fell due meanwhile is
+/// stored as soon as it can be, and no bit shows it.
+#[test]
+fn a_checkpoint_that_a_slow_store_puts_off_is_made_up_for() {
+    let model = tiny::llama();
+    let method = AdapterSpec::BitFit(BitFitSpec {
+        targets: Targets::Group("all-linear".into()),
+    });
+    let mut plan = plain("one", method);
+    plan.spec.train.steps = Some(10);
+    let due = |every: Option<u64>, behind: &dyn Fn(u64) -> bool| {
+        let mut plan = plan.clone();
+        plan.spec.checkpoint.every_steps = every;
+        let mut session = Manner::new(1, 300).session(&model);
+        admit(&mut session, &model, &plan, None);
+        let mut due = Vec::new();
+        for taken in 0.. {
+            session.hasten(0, |_| behind(taken));
+            for event in session.round() {
+                if let Event::CheckpointDue { step, .. } = event {
+                    due.push(step);
+                }
+            }
+            if session.is_idle() {
+                break;
+            }
+        }
+        (due, session.state(&plan.spec.name).unwrap())
+    };
+    let (steps, peace) = due(Some(3), &|_| false);
+    assert_eq!(steps, [3, 6, 9, 10]);
+    let (steps, late) = due(Some(3), &|taken| (2..4).contains(&taken));
+    assert_eq!(steps, [5, 6, 9, 10]);
+    assert_same_state(&peace, &late, "beside a slow store");
+    let (steps, _) = due(Some(1), &|taken| taken % 3 != 0);
+    assert_eq!(steps, [1, 4, 7, 10]);
+    // In one process a job that does not say is stored seldom.
+    assert_eq!(due(None, &|_| false).0, [10]);
 }

@@ -1,7 +1,6 @@
 //! A job whose numbers break on one stage is set aside on all, in its last good state, and the others go on.
 
 use gpu_actor::replica::event::ReplicaEvent;
-use gpu_actor::replica::lead::Start;
 use gpu_actor::train::event::Event;
 use gpu_actor::train::session::layout_of;
 use shared::job::OptimizerKind;
@@ -10,7 +9,8 @@ use system_tests::methods;
 use system_tests::plan::{Plan, plain};
 
 use crate::run::{
-    Manner, admission, assert_same, assert_same_state, fresh, on_one, on_stages, store, stored,
+    Manner, admission, assert_same, assert_same_state, fresh, from_state, on_one, on_stages, store,
+    stored,
 };
 use crate::tiny;
 
@@ -67,7 +67,7 @@ fn an_update_that_overflows_on_one_stage_is_taken_on_none() {
                 let store = store();
                 let mut replica = Manner::new(stages, 70).start(&model, &store);
                 let lead = replica.lead();
-                let start = Start::State(Box::new(state.clone()));
+                let start = from_state(&store, &plan, &model, state.clone());
                 lead.admit(admission(&plan, &model, start))
                     .unwrap()
                     .unwrap();

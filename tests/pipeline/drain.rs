@@ -15,7 +15,7 @@ fn plans() -> Vec<Plan> {
         plan.lengths = (0..8).map(|row| 5 + (7 * row + index) % 30).collect();
         plan.spec.train.steps = Some(3);
         plan.spec.train.accumulation = 4;
-        plan.spec.checkpoint.every_steps = (index % 2) as u64;
+        plan.spec.checkpoint.every_steps = Some((index % 2) as u64);
         plan
     };
     methods.take(16).enumerate().map(plan).collect()

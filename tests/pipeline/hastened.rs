@@ -16,7 +16,7 @@ fn plans() -> Vec<Plan> {
     let plan = |(index, spec)| {
         let mut plan = plain(&format!("job-{index:02}"), spec);
         plan.spec.train.steps = Some(STEPS);
-        plan.spec.checkpoint.every_steps = if index == 2 { 3 } else { 0 };
+        plan.spec.checkpoint.every_steps = Some(if index == 2 { 3 } else { 0 });
         plan
     };
     methods::every()
@@ -62,7 +62,7 @@ fn states_are_stored_after_each_step_while_that_is_ordered() {
                 "{steps:?}"
             );
             let what = format!("{stages} stages, every {every}: {steps:?}");
-            match (every, plan.spec.checkpoint.every_steps) {
+            match (every, plan.spec.checkpoint.every_steps.unwrap()) {
                 (0, 0) => assert_eq!(steps, [STEPS], "{what}"),
                 (0, _) => assert_eq!(steps, [3, STEPS], "{what}"),
                 (1, _) => assert!(steps.len() > 1 && steps[0] == 1, "{what}"),
@@ -76,6 +76,26 @@ fn states_are_stored_after_each_step_while_that_is_ordered() {
             assert_same_state(&one.state, &found.state, &what);
         }
     }
+}
+
+/// Of a job that does not say how often: a machine that is lost costs a step.
+#[test]
+fn without_a_word_states_are_stored_after_each_step() {
+    let model = tiny::model(Family::Llama, true);
+    let mut plan = plans().remove(0);
+    plan.spec.checkpoint.every_steps = None;
+    let store = store();
+    let mut replica = Manner::new(2, 70).start(&model, &store);
+    let lead = replica.lead();
+    admit(lead, &plan, &model, &store);
+    let mut events = Vec::new();
+    while !lead.is_idle() {
+        events.extend(lead.round().unwrap());
+    }
+    events.extend(lead.drain().unwrap());
+    replica.close().unwrap();
+    let steps = durable(&events, &plan);
+    assert!(steps.len() > 1 && steps[0] == 1, "{steps:?}");
 }
 
 #[test]

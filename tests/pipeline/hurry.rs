@@ -22,7 +22,7 @@ fn giant() -> Plan {
     giant.lengths = vec![200; 8];
     giant.spec.train.batch_size = 8;
     giant.spec.train.steps = Some(3);
-    giant.spec.checkpoint.every_steps = 50;
+    giant.spec.checkpoint.every_steps = Some(50);
     giant
 }
 
@@ -83,7 +83,7 @@ fn what_was_learned_before_the_step_under_way_is_durable_before_that_ends() {
         }
         assert_eq!(
             (step(lead), lead.durable(name)),
-            (1, None),
+            (1, Some(0)),
             "{stages} stages"
         );
         lead.settle().unwrap();

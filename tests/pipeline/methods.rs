@@ -45,7 +45,7 @@ fn all_methods_together_have_the_same_bits_on_any_number_of_stages() {
         plan.spec.train.steps = Some(2 + index as u64 % 4);
         plan.spec.train.accumulation = 1 + index % 2;
         plan.spec.eval.every_steps = (index % 4 > 0).then_some(index as u64 % 4);
-        plan.spec.checkpoint.every_steps = index as u64 % 3;
+        plan.spec.checkpoint.every_steps = Some(index as u64 % 3);
     }
     plans[5].spec.train.steps = Some(9);
     plans[5].spec.eval = EvalSpec {

@@ -20,7 +20,7 @@ use system_tests::plan::{self, Plan, plain};
 
 use crate::mixes::cases;
 use crate::run::{
-    Manner, Store, admission, admit, assert_ends, assert_same_state, fresh, gather, on_one, store,
+    Manner, Store, admission, admit, assert_ends, assert_same_state, begin, gather, on_one, store,
     stored,
 };
 use crate::tiny;
@@ -48,7 +48,7 @@ proptest! {
         let mut plans = plans;
         for plan in &mut plans {
             plan.arrives = 0;
-            plan.spec.checkpoint.every_steps = every;
+            plan.spec.checkpoint.every_steps = Some(every);
             plan.spec.checkpoint.keep_last = 1;
         }
         let one = on_one(&model, &plans, 200);
@@ -99,7 +99,7 @@ fn parts_of_three_stages_load_on_two() {
         .enumerate()
         .map(|(index, spec)| {
             let mut plan = plain(&format!("job-{index:02}"), spec);
-            plan.spec.checkpoint.every_steps = 1;
+            plan.spec.checkpoint.every_steps = Some(1);
             plan.spec.checkpoint.keep_last = 2;
             plan
         })
@@ -201,7 +201,7 @@ fn jobs_halt_and_go_on_between_rounds() {
     let lead = replica.lead();
     let [goes, pauses, cancelled] = [0, 1, 2].map(|at| plans[at].spec.name.clone());
     for plan in &plans {
-        let mut job = admission(plan, &model, Start::State(Box::new(fresh(plan, &model))));
+        let mut job = admission(plan, &model, begin(&store, plan, &model));
         job.paused = plan.spec.name == pauses;
         assert_eq!(lead.admit(job).unwrap(), Ok((0, 6)));
     }

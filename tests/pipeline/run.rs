@@ -7,7 +7,7 @@ use std::time::Duration;
 use data::rows::TokenRow;
 use gpu_actor::artifacts::Artifacts;
 use gpu_actor::artifacts::memory::MemoryArtifacts;
-use gpu_actor::artifacts::recover;
+use gpu_actor::artifacts::{first, recover};
 use gpu_actor::model::Model;
 use gpu_actor::replica::error::ReplicaError;
 use gpu_actor::replica::event::ReplicaEvent;
@@ -146,6 +146,18 @@ pub(crate) fn stored(store: &Store, plan: &Plan, model: &Model) -> recover::Foun
     recover::newest(&**store, &plan.spec.name, &identity(plan), &layout).unwrap()
 }
 
+/// A plan's job from this state, which is stored before.
+pub(crate) fn from_state(store: &Store, plan: &Plan, model: &Model, state: JobState) -> Start {
+    let (job, layers) = ((&plan.spec.name, &identity(plan)), model.shape.layers);
+    let manifest = first::store(&**store, job, state, layers, (0, 0)).unwrap();
+    Start::Stored(Box::new(manifest))
+}
+
+/// A plan's job from its first state.
+pub(crate) fn begin(store: &Store, plan: &Plan, model: &Model) -> Start {
+    from_state(store, plan, model, fresh(plan, model))
+}
+
 /// A job of a plan, from this state.
 pub(crate) fn admission(plan: &Plan, model: &Model, start: Start) -> Admission {
     let (rows, eval_rows) = rows(plan, model.shape.vocab);
@@ -180,7 +192,7 @@ pub(crate) fn admit_on(
                 let step = recovered.state.progress.step;
                 (Start::Stored(Box::new(recovered.manifest)), step)
             }
-            None => (Start::State(Box::new(fresh(plan, model))), 0),
+            None => (begin(store, plan, model), 0),
         };
         let job = Admission {
             replicas: replicas.to_vec(),

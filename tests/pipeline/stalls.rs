@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use data::rows::TokenRow;
@@ -25,7 +25,7 @@ use shared::model::Family;
 use system_tests::methods;
 use system_tests::plan::plain;
 
-use crate::run::{admission, fresh, store};
+use crate::run::{admission, store};
 use crate::tiny;
 
 /// A link that loses some parcels on their way out.
@@ -114,7 +114,8 @@ fn lost(
         LeadSettings::new(1000),
     );
     let plan = plain("job", methods::every().remove(0));
-    let start = Start::State(Box::new(fresh(&plan, &model)));
+    let init_tokens = Vec::new();
+    let start = Start::Fresh { init_tokens };
     lead.admit(admission(&plan, &model, start))
         .unwrap()
         .unwrap();
@@ -161,6 +162,38 @@ fn a_lost_parcel_is_named_by_the_stage_that_lacks_it() {
         matches!(follower, ReplicaError::Chunk { stage: 1, .. }),
         "{follower}"
     );
+}
+
+/// Its neighbour is there and does nothing: a lead that is told to end does not wait as long as for one that works.
+#[test]
+fn a_lead_that_is_told_to_end_waits_for_no_neighbour() {
+    let model = tiny::model(Family::Llama, true);
+    let bells = [Bell::default(), Bell::default()];
+    let [first, second] = local::pair(2, [&bells[0], &bells[1]]);
+    let hours = Duration::from_secs(36_000);
+    let mut lead = Lead::new(
+        Arc::new(model.slice(0..2)),
+        Cpu::new(1).unwrap(),
+        seat(0, hours),
+        ports(None, Some(Box::new(first)), &bells[0]),
+        LeadSettings::new(1000),
+    );
+    let stop = Arc::new(AtomicBool::new(false));
+    lead.heed(Arc::clone(&stop));
+    let plan = plain("job", methods::every().remove(0));
+    let init_tokens = Vec::new();
+    let job = admission(&plan, &model, Start::Fresh { init_tokens });
+    let ender = std::thread::spawn(move || {
+        stop.store(true, Ordering::Release);
+        bells[0].ring();
+    });
+    let error = lead.admit(job).unwrap_err();
+    assert!(
+        matches!(error, ReplicaError::Stopped { stage: 0 }),
+        "{error}"
+    );
+    ender.join().unwrap();
+    drop(second);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Texts sampled over stages, between rounds, are those of one stage.
 
-use gpu_actor::replica::lead::{Start, TextRequest};
+use gpu_actor::replica::lead::TextRequest;
 use gpu_actor::sample::choice::Sampling;
 use gpu_actor::sample::generator::Generator;
 use gpu_actor::stage::adapter::Adapter;
@@ -11,7 +11,7 @@ use shared::model::Family;
 use system_tests::methods;
 use system_tests::plan::plain;
 
-use crate::run::{Manner, admission, fresh, store, stored};
+use crate::run::{Manner, admission, begin, store, stored};
 use crate::tiny;
 
 const NEW: usize = 6;
@@ -32,7 +32,7 @@ fn texts_over_stages_are_those_of_one_stage() {
             let store = store();
             let mut replica = Manner::new(stages, 50).start(&model, &store);
             let lead = replica.lead();
-            let start = Start::State(Box::new(fresh(&plan, &model)));
+            let start = begin(&store, &plan, &model);
             lead.admit(admission(&plan, &model, start))
                 .unwrap()
                 .unwrap();

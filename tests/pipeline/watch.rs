@@ -9,7 +9,7 @@ use gpu_actor::link::bell::Bell;
 use gpu_actor::link::{ChunkLink, local};
 use gpu_actor::pipeline::Place;
 use gpu_actor::replica::follower::Follower;
-use gpu_actor::replica::lead::{Lead, Start};
+use gpu_actor::replica::lead::Lead;
 use gpu_actor::replica::seat::{LeadSettings, Ports, Seat};
 use gpu_actor::replica::watch::{Deed, Observer, Span, Watch};
 use kernels::cpu::Cpu;
@@ -18,7 +18,7 @@ use shared::units::Micros;
 use system_tests::methods;
 use system_tests::plan::plain;
 
-use crate::run::{Store, admission, fresh, store};
+use crate::run::{Store, admission, begin, store};
 use crate::tiny;
 
 #[derive(Clone, Default)]
@@ -51,10 +51,12 @@ fn every_piece_of_device_work_is_told() {
     let model = tiny::model(Family::Llama, true);
     let mut plan = plain("job", methods::every().remove(0));
     plan.spec.eval.every_steps = Some(2);
+    plan.spec.checkpoint.every_steps = Some(0);
     let (notes, ticks) = (Notes::default(), AtomicU64::new(0));
     let now = move || Micros(ticks.fetch_add(1, Ordering::Relaxed));
     let watch = Watch::new(Box::new(notes.clone()), Arc::new(now));
-    let ports = ports([None, None], &store(), &Bell::default(), watch);
+    let store = store();
+    let ports = ports([None, None], &store, &Bell::default(), watch);
     let place = Place {
         stage: 0,
         stages: 1,
@@ -62,7 +64,7 @@ fn every_piece_of_device_work_is_told() {
     let settings = LeadSettings::new(1000);
     let cpu = Cpu::new(1).unwrap();
     let mut lead = Lead::new(model.clone(), cpu, Seat::new(place, 1), ports, settings);
-    let start = Start::State(Box::new(fresh(&plan, &model)));
+    let start = begin(&store, &plan, &model);
     lead.admit(admission(&plan, &model, start))
         .unwrap()
         .unwrap();
@@ -112,7 +114,7 @@ fn rounds_overlap_as_each_job_waits_for_its_own_step_only() {
     let mut lead = Lead::new(part, cpu, seat(0), before, LeadSettings::new(1));
     for job in 0..6 {
         let plan = plain(&format!("job-{job}"), methods::every().remove(0));
-        let start = Start::State(Box::new(fresh(&plan, &model)));
+        let start = begin(&store, &plan, &model);
         lead.admit(admission(&plan, &model, start))
             .unwrap()
             .unwrap();

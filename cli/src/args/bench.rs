@@ -139,8 +139,9 @@ Examples:
 wl-a and wl-b are the workloads of the MuxTune paper: eight jobs of LoRA r=16, batches of 2 to 8 sequences of 64, 128 or \
 256 tokens. hard: lengths of 16 to 8,192, batches of 1 to 64. Stages are threads of this process, each with --threads \
 compute threads; the planner's arrangement is carried out as it is. Without align, sequences are padded to the longest \
-of their pass. Each step stands by itself (no pass of the next one fills what it leaves), as it is predicted. The five \
-plans are ready at once, each with adapters and optimizer states of its own, and take their steps in turns. The profile \
+of their pass. What is timed and predicted is a round, one step of every job, behind another one, while the next fills what \
+it leaves. The five plans are ready at once, each with adapters and optimizer states of its own, and take turns; where they do \
+not fit into memory together one follows another, which is said. The profile \
 must be of as many threads as a stage has (`spotmux profile --threads N`); without one it is measured first. Keep the \
 machine free.";
 

@@ -85,23 +85,63 @@ pub(crate) struct CaInitArgs {
 const CA_ISSUE: &str = "\
 Examples:
   spotmux ca issue n4
+  spotmux ca issue --role gpu-actor --name n4
   spotmux ca issue alice --operator --output alice.pem";
+
+/// What a certificate makes its holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IssueRole {
+    /// A node that holds a stage of the backbone
+    GpuActor,
+    /// A person or program that gives orders
+    Operator,
+    /// The coordinator, on a machine without the authority
+    Coordinator,
+    /// The market actor, on a machine without the authority
+    MarketActor,
+}
 
 /// Arguments of `spotmux ca issue`.
 #[derive(Debug, Args)]
 #[command(after_help = CA_ISSUE)]
 pub(crate) struct CaIssueArgs {
     /// Whom it names
-    #[arg(value_name = "NAME")]
-    pub(crate) name: NodeName,
-    /// For a person or program that gives orders, not for a node
-    #[arg(long)]
-    pub(crate) operator: bool,
-    /// File to write [default: NAME.pem in the directory of certificates]
+    #[arg(value_name = "NAME", required_unless_present = "named")]
+    name: Option<NodeName>,
+    /// The same
+    #[arg(
+        id = "named",
+        long = "name",
+        value_name = "NAME",
+        conflicts_with = "name"
+    )]
+    named: Option<NodeName>,
+    /// What its holder is
+    #[arg(long, value_enum, default_value_t = IssueRole::GpuActor)]
+    role: IssueRole,
+    /// For a person or program that gives orders, not for a node: --role operator
+    #[arg(long, conflicts_with = "role")]
+    operator: bool,
+    /// File to write [default: the role's place in the directory of certificates]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
+}
+
+impl CaIssueArgs {
+    /// Whom it names.
+    pub(crate) fn name(&self) -> Option<&NodeName> {
+        self.name.as_ref().or(self.named.as_ref())
+    }
+
+    /// What its holder is.
+    pub(crate) fn role(&self) -> IssueRole {
+        match self.operator {
+            true => IssueRole::Operator,
+            false => self.role,
+        }
+    }
 }
 
 const CA_TOKEN: &str = "\

@@ -333,7 +333,9 @@ Examples:
   spotmux market orphans --config my/cluster.toml --json
   spotmux market orphans --release
 
-Without --release nothing is changed and no file is written. A market actor that runs releases by itself what is on no record.";
+Without --release nothing is changed and no file is written; the code is 8 where a machine runs that nobody looks after. A market \
+actor that runs releases by itself what is on no record; where none runs, as after `spotmux down`, --release ends the machines on \
+record too.";
 
 /// Arguments of `spotmux market orphans`.
 #[derive(Debug, Args)]
@@ -341,7 +343,7 @@ Without --release nothing is changed and no file is written. A market actor that
 pub(crate) struct OrphansArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
-    /// Ends the machines that run and are on no record, where no market actor does it
+    /// Ends the machines that run and are on no record or that no market actor looks after
     #[arg(long)]
     pub(crate) release: bool,
 }

@@ -52,6 +52,8 @@ pub(crate) fn run(
         None => measured(&model, &cpu, args, (output, &interrupt))?,
     };
     let memory = machine::available().map_or(MEMORY, |available| available.bytes);
+    // A part of it is not planned with: nothing else would end a process that takes more than there is.
+    let memory = memory - memory / 4;
     let question = Question::new(&model, &profile, args.stages, memory, &workload)?;
     let site = Site {
         model: &model,
@@ -63,7 +65,8 @@ pub(crate) fn run(
     let plans = Off::EACH.map(|off| question.planned(off));
     let plans = plans.into_iter().collect::<Result<Vec<_>, Failure>>()?;
     let mut found = Vec::new();
-    for (planned, step) in plans.iter().zip(site.steps_in_turns(&plans)?) {
+    let measured = site.rounds(&plans)?;
+    for (planned, step) in plans.iter().zip(measured.times) {
         let one = Found::of(planned, step.as_secs_f64(), workload.total());
         output.note(format!("{}: {:.0} ms", planned.off.name(), one.measured_ms));
         found.push(one);
@@ -74,6 +77,7 @@ pub(crate) fn run(
         jobs: workload.len(),
         stages: args.stages,
         threads: args.threads,
+        in_turns: measured.in_turns,
         mean_error_percent: errors.sum::<f64>() / found.len() as f64,
         found,
     };

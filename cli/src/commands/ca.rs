@@ -9,7 +9,7 @@ use shared::net::credential::Credential;
 use shared::net::identity::Role;
 use shared::net::token::TokenStore;
 
-use crate::args::{CaCommand, CaInitArgs, CaIssueArgs, CaRenewArgs, CaTokenArgs};
+use crate::args::{CaCommand, CaInitArgs, CaIssueArgs, CaRenewArgs, CaTokenArgs, IssueRole};
 use crate::clock;
 use crate::cluster_file;
 use crate::exit::{Exit, Failure, OrExit};
@@ -61,14 +61,18 @@ fn issue(args: &CaIssueArgs, session: &Session<'_>) -> Result<Exit, Failure> {
     let output = session.output;
     let loaded = cluster_file::load(&session.cluster(&args.cluster), session.settings)?;
     let authority = security::authority(&loaded)?;
-    let member = security::identity(&loaded, role(args.operator), args.name.clone());
-    let path = args.output.clone().unwrap_or_else(|| {
-        let file = match args.operator {
-            true => format!("{}.pem", args.name),
-            false => places::node(&args.name),
-        };
-        security::directory(&loaded).join(file)
-    });
+    let name = args
+        .name()
+        .ok_or_else(|| Failure::new(Exit::Usage, "NAME is missing"))?;
+    let (role, file) = match args.role() {
+        IssueRole::GpuActor => (Role::GpuActor, places::node(name)),
+        IssueRole::Operator => (Role::Client, format!("{name}.pem")),
+        IssueRole::Coordinator => (Role::Coordinator, places::COORDINATOR.to_owned()),
+        IssueRole::MarketActor => (Role::MarketActor, places::MARKET.to_owned()),
+    };
+    let member = security::identity(&loaded, role, name.clone());
+    let path = args.output.clone();
+    let path = path.unwrap_or_else(|| security::directory(&loaded).join(file));
     if path.exists() {
         let message = format!(
             "{} is there already: nothing was overwritten",
@@ -159,10 +163,11 @@ mod tests {
 
     use std::fs;
 
+    use clap::Parser;
     use shared::ids::NodeName;
 
     use super::*;
-    use crate::args::ClusterArgs;
+    use crate::args::{Args, ClusterArgs, Command};
     use crate::desk::Terminal;
     use crate::render::Output;
     use crate::settings::Settings;
@@ -197,30 +202,40 @@ mod tests {
             |_, _| Ok(Exit::Done),
         );
         let run = |command: CaCommand| run(&command, &session);
-        let issue = |operator, output| {
-            CaCommand::Issue(CaIssueArgs {
-                name: NodeName::new("n4").unwrap(),
-                operator,
-                output,
-                cluster: cluster.clone(),
-            })
+        let issue = |flags: &[&str]| {
+            let config = cluster.config.as_ref().unwrap().to_str().unwrap();
+            let words = ["spotmux", "ca", "issue", "--config", config];
+            let args = Args::try_parse_from(words.iter().chain(flags)).unwrap();
+            match args.command {
+                Command::Ca(command) => command,
+                other => panic!("{other:?}"),
+            }
         };
-        assert_eq!(run(issue(false, None)).unwrap_err().exit, Exit::NotFound);
+        assert_eq!(run(issue(&["n4"])).unwrap_err().exit, Exit::NotFound);
         let init = CaInitArgs {
             cluster: cluster.clone(),
         };
         run(CaCommand::Init(init)).unwrap();
-        run(issue(false, None)).unwrap();
+        run(issue(&["--role", "gpu-actor", "--name", "n4"])).unwrap();
         assert!(
-            run(issue(false, None))
+            run(issue(&["n4"]))
                 .unwrap_err()
                 .message()
                 .contains("nothing was overwritten")
         );
         let place = folder.path().join("alice.pem");
-        run(issue(true, Some(place.clone()))).unwrap();
-        let identity = Credential::load(&place).unwrap().identity;
-        assert_eq!(identity.to_string(), "spotmux://local/client/n4");
+        let out = place.to_str().unwrap();
+        for (flags, role) in [
+            (["--operator", "n4", "-o", out].as_slice(), "client"),
+            (&["--role", "operator", "n4", "-o", out], "client"),
+            (&["--role", "market-actor", "n4", "-o", out], "market-actor"),
+            (&["--role", "coordinator", "n4", "-o", out], "coordinator"),
+        ] {
+            run(issue(flags)).unwrap();
+            let identity = Credential::load(&place).unwrap().identity;
+            assert_eq!(identity.to_string(), format!("spotmux://local/{role}/n4"));
+            fs::remove_file(&place).unwrap();
+        }
         let token = CaTokenArgs {
             name: NodeName::new("n5").unwrap(),
             operator: false,

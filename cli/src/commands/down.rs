@@ -13,6 +13,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::local::cluster::{COORDINATOR, Line};
 use crate::local::kept::Kept;
+use crate::local::machines;
 use crate::local::state::State;
 use crate::local::watch::Patience;
 use crate::session::Session;
@@ -76,13 +77,17 @@ pub(crate) fn run(args: &DownArgs, session: &Session<'_>) -> Result<Exit, Failur
     }
     state.forget_watcher();
     let kept = Kept::read(&loaded)?;
-    let told = json!({ "event": "ended", "processes": count, "jobs": kept.told() });
+    let machines = machines::open(&loaded);
+    let told = json!({
+        "event": "ended", "processes": count, "jobs": kept.told(), "machines": machines.told(),
+    });
     let text = format!(
         "cluster {name} has ended; {}\n{}",
         kept.sentence(),
         kept.table()
     );
     session.output.result(&told, text.trim_end())?;
+    machines.say(session.output);
     Ok(kept.exit())
 }
 

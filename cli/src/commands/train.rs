@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use gpu_actor::peft::modules::matched;
+use gpu_actor::train::engine::Engine;
+use gpu_actor::train::local::Local;
 use gpu_actor::train::memory::Estimate;
 use serde::Serialize;
+use shared::job::CheckpointSpec;
 use shared::samples::SampleCount;
 
 use crate::args::TrainArgs;
@@ -271,7 +274,8 @@ fn planned(job: &Prepared) -> PlannedJob {
 }
 
 /// What a job that was set aside can go on from.
-fn way_back(report: &JobReport, every: u64, jobs: &Jobs) -> String {
+fn way_back(report: &JobReport, checkpoint: &CheckpointSpec, jobs: &Jobs) -> String {
+    let every = checkpoint.every_steps.unwrap_or(Local::EVERY_STEPS);
     match &report.last_good {
         Some(good) => format!(
             "the state of step {} is good; an adapter of it, to be used or named in init_from of a job with another learning \
@@ -315,7 +319,7 @@ fn conclude(run: &Run, exit: Exit, jobs: &Jobs, output: &Output) -> Result<(), F
                 "job {} was set aside at step {}: {reason}\n  {}\n",
                 report.job,
                 report.step,
-                way_back(report, job.spec().checkpoint.every_steps, jobs)
+                way_back(report, &job.spec().checkpoint, jobs)
             ));
         }
     }

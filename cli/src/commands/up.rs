@@ -161,6 +161,17 @@ impl Around for Told<'_> {
     }
 }
 
+/// The failure of a process of this program, by its last line, with its number and hints.
+fn told_by_child(told: &Value) -> Failure {
+    let exit = told["exit_code"].as_u64().and_then(Exit::of_code);
+    let message = told["message"].as_str().unwrap_or("it did not say why");
+    let hints = told["hints"].as_array().into_iter().flatten();
+    hints.filter_map(Value::as_str).fold(
+        Failure::new(exit.unwrap_or(Exit::Internal), message),
+        Failure::hint,
+    )
+}
+
 /// Starts the one who watches as a process of its own, and waits until it says how it went.
 fn detached(
     args: &UpArgs,
@@ -210,11 +221,7 @@ fn detached(
                 return Ok(Exit::Done);
             }
             Some("error") => {
-                let message = told["message"]
-                    .as_str()
-                    .unwrap_or("it did not say why")
-                    .to_owned();
-                return Err(Failure::new(Exit::Internal, message));
+                return Err(told_by_child(&told));
             }
             _ => {}
         }
@@ -224,4 +231,26 @@ fn detached(
         path.display()
     );
     Err(Failure::new(Exit::Internal, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_process_of_its_own_says_is_said_again_with_its_number_and_hints() {
+        let told = json!({ "event": "error", "exit_code": 7, "message": "late", "hints": ["wait", "look"] });
+        let failure = told_by_child(&told);
+        assert_eq!(
+            (failure.exit, failure.message().as_str()),
+            (Exit::Unreachable, "late")
+        );
+        assert_eq!(failure.hints, ["wait", "look"]);
+        for odd in [json!({}), json!({ "exit_code": 99, "hints": "none" })] {
+            let failure = told_by_child(&odd);
+            assert_eq!((failure.exit, failure.hints.len()), (Exit::Internal, 0));
+        }
+    }
 }

@@ -12,7 +12,7 @@ use crate::shown::events;
 /// Connections in a row on which nothing comes before a coordinator is given up.
 const TRIES: u32 = 20;
 
-/// Looks until `done` says so: now, and after every batch of events or sign of life. Events are shown as they come.
+/// Looks until `done` says so: now, and after every batch of events. Events are shown as they come.
 ///
 /// # Errors
 /// What `done` says; [`Exit::Interrupted`] when the user wants no more of it.
@@ -60,7 +60,7 @@ pub(crate) enum End {
     Down,
 }
 
-/// Hands on what happens after an event, each batch or sign of life as it comes, until it is enough. A coordinator that is started
+/// Hands on what happens after an event, each batch as it comes, until it is enough. A coordinator that is started
 /// again meanwhile is asked to go on after the last event that was handed on; one whose cluster went down says so.
 ///
 /// # Errors
@@ -137,16 +137,16 @@ fn tells(event: &EventView) -> bool {
     event.kind != "step"
 }
 
-/// The last event so far, so that only what comes is told.
+/// The newest event, so that only what comes is told.
 ///
 /// # Errors
 /// As a request.
 pub(crate) fn newest(desk: &Desk<'_>) -> Result<EventNumber, Failure> {
-    so_far(desk, None, EventNumber::default(), &mut |_| Ok(()))
+    Ok(desk.status()?.newest_event)
 }
 
-/// Hands on all events there are after a number, of all jobs or of one; gives the number of the last one. Answers are
-/// bounded, so it asks until there is no more.
+/// Hands on all events there are after a number, of all jobs or of one: those that there were when it was asked. A stream that is
+/// cut, as of a reader slower than the coordinator waits for, goes on behind what was handed on.
 ///
 /// # Errors
 /// As a request, and what `take` says.
@@ -155,8 +155,8 @@ pub(crate) fn so_far(
     job: Option<&JobRef>,
     after: EventNumber,
     take: &mut dyn FnMut(&EventView) -> Result<(), Failure>,
-) -> Result<EventNumber, Failure> {
-    let mut last = after;
+) -> Result<(), Failure> {
+    let (mut last, mut vain) = (after, 0);
     loop {
         let before = last;
         let request = Request::Events {
@@ -164,7 +164,7 @@ pub(crate) fn so_far(
             after: before,
             follow: false,
         };
-        desk.control.stream(&request, &mut |reply| {
+        let told = desk.control.stream(&request, &mut |reply| {
             let batch = match reply {
                 Reply::Events(batch) => batch,
                 Reply::Done => return Ok(Flow::Enough),
@@ -175,9 +175,16 @@ pub(crate) fn so_far(
                 last = last.max(event.number);
             }
             Ok(Flow::More)
-        })?;
-        if last == before {
-            return Ok(last);
+        });
+        match told {
+            Err(failure) if is_lost(&failure) => {
+                vain = if last > before { 0 } else { vain + 1 };
+                if vain > TRIES {
+                    return Err(failure);
+                }
+                desk.control.again()?;
+            }
+            told => return told,
         }
     }
 }
@@ -258,6 +265,38 @@ mod tests {
         assert_eq!(failure.exit, Exit::Unreachable);
         assert!(failure.message().contains(DOWN), "{}", failure.message());
         assert_eq!(control.again.get(), 0);
+    }
+
+    /// One stream tells all there was: events that come meanwhile are not waited for.
+    #[test]
+    fn what_there_was_is_told_once_also_over_a_stream_that_was_cut() {
+        let control = Scripted::new(|request, before| {
+            let Request::Events { after, follow, .. } = request else {
+                panic!("{request:?}")
+            };
+            assert!(!*follow);
+            let event = |number| samples::event(number, Level::Info, "step", "");
+            match before {
+                0 => {
+                    let mut replies = vec![Reply::Events(vec![event(4)])];
+                    replies.extend(refused(RefusalCode::Busy, "it reads too slowly"));
+                    replies
+                }
+                _ => {
+                    assert_eq!(*after, EventNumber(4));
+                    vec![Reply::Events(vec![event(5)]), Reply::Done]
+                }
+            }
+        });
+        let mut told = Vec::new();
+        at(&control, None, |desk| {
+            so_far(desk, None, EventNumber(3), &mut |event| {
+                told.push(event.number.0);
+                Ok(())
+            })
+        })
+        .unwrap();
+        assert_eq!((told, control.asked.borrow().len()), (vec![4, 5], 2));
     }
 
     #[test]

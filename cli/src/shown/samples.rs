@@ -101,6 +101,7 @@ pub(crate) fn cluster() -> ClusterView {
         clock: Micros(100_000_000),
         uptime: Micros(60_000_000),
         tokens_per_second: 250.0,
+        newest_event: EventNumber(7),
     }
 }
 

@@ -124,7 +124,7 @@ impl CoordinatorActor {
         writer.append(self.appended, records);
         if self.since_snapshot >= self.settings.snapshot_every {
             self.since_snapshot = 0;
-            writer.snapshot(self.machine.book().clone());
+            writer.snapshot(self.machine.book().clone(), self.settings.events_kept);
         }
     }
 
@@ -200,6 +200,8 @@ impl CoordinatorActor {
         let (reader, actor) = (writer.reader(), context.address());
         actix::spawn(async move {
             if recall::tell(reader, wanted, &client).await {
+                // What follows is not waited for: it needs the room that this took. A client that is gone needs none.
+                let _ = client.reserve_many(client.max_capacity()).await;
                 let (job, after) = (wanted.job, wanted.until);
                 let recalled = Recalled {
                     handle,

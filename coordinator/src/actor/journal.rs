@@ -28,7 +28,8 @@ mod tests;
 #[derive(Debug)]
 enum Task {
     Append(u64, Vec<Record>),
-    Snapshot(Box<Book>),
+    /// And how many events are kept.
+    Snapshot(Box<Book>, u64),
     Read {
         after: EventNumber,
         most: u32,
@@ -82,8 +83,8 @@ impl Writer {
     }
 
     /// Writes what all records so far come to.
-    pub(super) fn snapshot(&self, book: Book) {
-        self.give(Task::Snapshot(Box::new(book)));
+    pub(super) fn snapshot(&self, book: Book, kept: u64) {
+        self.give(Task::Snapshot(Box::new(book), kept));
     }
 
     fn give(&self, task: Task) {
@@ -205,7 +206,7 @@ impl Round {
         }
         for task in self.later {
             match task {
-                Task::Snapshot(book) => held.journal.snapshot(&held.lease, &book)?,
+                Task::Snapshot(book, kept) => held.journal.snapshot(&held.lease, &book, kept)?,
                 Task::Read { after, most, reply } => {
                     // A reader that is gone lost interest.
                     let _ = reply.send(held.journal.records(after, most));

@@ -85,6 +85,12 @@ fn take_lease(
         match taken {
             // Another was quicker: it is watched in its turn.
             Err(JournalError::Led { .. }) => {}
+            // Whoever led was stopped in the middle of a write: nobody leads before it goes on or ends.
+            Err(JournalError::InUse { .. }) => {
+                tracing::warn!(
+                    "the journal is held in the middle of a write by another process: still waiting for the lease"
+                );
+            }
             taken => return taken,
         }
     }

@@ -1,4 +1,5 @@
-//! Certificates in time: the coordinator's own is renewed, and connections end with those of their peers.
+//! Certificates in time: the coordinator's own is renewed, or where the authority is elsewhere looked for in its file, and
+//! connections end with those of their peers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,39 @@ async fn renew(
         .save(&settings.credential)
         .map_err(|error| error.to_string())?;
     endpoint.renew(&fresh).map_err(|error| error.to_string())
+}
+
+/// Shows the certificate in the coordinator's file whenever that is another than the one shown, and says when one is due: nobody
+/// here can make it.
+pub(super) async fn look(settings: CoordinatorSettings, endpoint: Arc<Endpoint>) {
+    let mut shown: Option<Credential> = None;
+    let mut told = false;
+    loop {
+        match Credential::load(&settings.credential) {
+            Ok(found) => {
+                let due = next_look(&found, (settings.wall)()).is_none();
+                if due && !told {
+                    tracing::warn!(
+                        file = %settings.credential.display(),
+                        until = found.life.end.seconds(),
+                        "the coordinator's certificate is due to be renewed, and the authority is not here: put one of spotmux ca \
+                         issue --role coordinator in its place"
+                    );
+                }
+                told = due;
+                if shown.as_ref().is_none_or(|shown| shown.life != found.life) {
+                    match endpoint.renew(&found) {
+                        Ok(()) => shown = Some(found),
+                        Err(error) => {
+                            tracing::warn!(%error, "the coordinator's certificate is not shown")
+                        }
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the coordinator's certificate cannot be read"),
+        }
+        pause(LOOK).await;
+    }
 }
 
 /// Ends when the certificate that a peer showed holds no longer. A peer that has a newer one connects again with it.

@@ -11,7 +11,8 @@ use shared::net::fault::NetError;
 use shared::net::router::{Service, Stop};
 use shared::net::stream::Stream;
 use shared::wire::opening::Opening;
-use shared::wire::request::{Joining, RefusalCode, Reply, Request, SampleRequest};
+use shared::wire::order::SampleOrder;
+use shared::wire::request::{Joining, Refusal, RefusalCode, Reply, Request, SampleRequest};
 use shared::wire::view::NodeView;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -191,8 +192,7 @@ impl CoordinatorService {
         stop: Stop,
     ) -> Result<(), NetError> {
         let language = &self.settings.language;
-        let shape = &self.settings.decisions.backbone.shape;
-        let order = match samples::order(request, language, shape) {
+        let order = match self.sample_order(request).await {
             Ok(order) => order,
             Err(refusal) => return stream.sender.send(&Reply::Refused(refusal)).await,
         };
@@ -212,6 +212,18 @@ impl CoordinatorService {
             text,
         )
         .await
+    }
+
+    /// A prompt of megabytes takes seconds to become tokens, in which the network must not stand still: nodes would count as lost.
+    async fn sample_order(&self, request: &SampleRequest) -> Result<SampleOrder, Refusal> {
+        let (request, language) = (request.clone(), Arc::clone(&self.settings.language));
+        let shape = self.settings.decisions.backbone.shape.clone();
+        let order = move || samples::order(&request, &language, &shape);
+        let made = tokio::task::spawn_blocking(order).await;
+        made.unwrap_or_else(|error| {
+            let message = format!("the prompt could not be made into tokens: {error}");
+            Err(refusal(RefusalCode::Internal, message))
+        })
     }
 
     async fn nodes(&self) -> Result<Vec<NodeView>, Reply> {

@@ -75,9 +75,10 @@ pub fn run(
     };
     let router = network
         .block_on(async { Router::start(Arc::clone(&endpoint), service, RouterLimits::default()) });
-    if let Some(enroller) = enroller {
-        network.spawn(renewal::run(settings.clone(), endpoint, enroller));
-    }
+    match enroller {
+        Some(enroller) => network.spawn(renewal::run(settings.clone(), endpoint, enroller)),
+        None => network.spawn(renewal::look(settings.clone(), endpoint)),
+    };
     network.spawn(async move {
         stop.await;
         // An actor that is gone has stopped.

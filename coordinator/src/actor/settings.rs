@@ -71,6 +71,8 @@ pub struct CoordinatorSettings {
     pub largest_upload: Bytes,
     /// Records between snapshots of the journal.
     pub snapshot_every: u64,
+    /// Events that stay in the journal.
+    pub events_kept: u64,
     /// Time between ticks.
     pub tick: Duration,
     /// Never jumps.

@@ -67,7 +67,7 @@ impl fmt::Display for Wait {
             }
             Why::Latency { step } => write!(
                 f,
-                "waits, as a step of {step} breaks another's max_added_latency; about {about}"
+                "waits, as a step of {step} breaks its own max_added_latency or another's; about {about}"
             ),
         }
     }
@@ -176,9 +176,20 @@ pub fn admit(
     }
     let front = |count: usize| loads.estimate(pipeline, &jobs[..count], options.fuse);
     let rate = |count: usize| front(count).map_or(0, |estimate| estimate.rate());
-    let mut count = joining(jobs.len(), options.saturation, rate);
+    let step = |jobs: &[usize]| {
+        let estimate = loads.estimate(pipeline, jobs, options.fuse);
+        estimate.map_or(u64::MAX, |estimate| estimate.step)
+    };
+    // Those behind the first so many, each by itself.
+    let apart = |few: usize, count: usize| {
+        let alone = jobs[few..count].iter().map(|job| step(&[*job]));
+        let apart = alone.fold(step(&jobs[..few]), u64::saturating_add);
+        options.saturation.is_no_slower(apart, step(&jobs[..count]))
+    };
+    let mut count = joining(jobs.len(), options.saturation, rate, apart);
     if count < jobs.len() {
-        why = Some(Why::Saturated { rate: rate(count) });
+        let rate = rate(count) / 1000;
+        why = Some(Why::Saturated { rate });
     }
     let bounded: Vec<(usize, u64)> = (0..count)
         .filter_map(|at| {
@@ -200,11 +211,27 @@ pub fn admit(
         };
         let kept = largest(count, keeps);
         if kept < count {
-            let step = front(kept + 1).map_or(0, |estimate| estimate.step);
+            let longer = front(kept + 1).map_or(0, |estimate| estimate.step);
             why = Some(Why::Latency {
-                step: Micros(step / 1000),
+                step: Micros(longer / 1000),
             });
-            count = kept;
+            let behind = jobs[kept + 1..count].iter().copied().zip(kept + 1..);
+            let behind: Vec<(usize, usize)> = behind.take(BACKFILL).collect();
+            jobs.truncate(kept);
+            // One whose bound holds nobody up, nor its own, passes the one at which the front ended.
+            let bound = |at: usize| bounded.iter().find(|bound| bound.0 == at);
+            let mut bounds: Vec<u64> = (0..kept).filter_map(bound).map(|bound| bound.1).collect();
+            let waits = kept < patient.len() && patient[kept];
+            for (job, at) in behind.into_iter().take_while(|_| !waits) {
+                jobs.push(job);
+                let own = bound(at).map(|bound| bound.1);
+                let step = step(&jobs);
+                match bounds.iter().chain(&own).all(|bound| step <= *bound) {
+                    true => bounds.extend(own),
+                    false => drop(jobs.pop()),
+                }
+            }
+            count = jobs.len();
         }
     }
     jobs.truncate(count);
@@ -216,11 +243,18 @@ pub fn admit(
     }
 }
 
-/// How many of a front join, by the tokens a second of its first so many.
+/// How many of a front join, by the tokens a second of its first so many; `apart(few, count)`: the step of the first `count` is no
+/// longer than that of the first `few` and each of the others by itself.
 ///
 /// With [`Saturation::NoLoss`] a front is held to the best of the shorter ones looked at: all halves of it, and the one
-/// with a job less. With [`Saturation::Growth`] it ends where it has all but so many permille of the whole front's.
-fn joining(most: usize, saturation: Saturation, rate: impl Fn(usize) -> u64) -> usize {
+/// with a job less. A job whose own tokens are dear makes them fewer a second for all and still gains by company: it joins
+/// where by itself it would take no less. With [`Saturation::Growth`] it ends where it has all but so many permille of the whole front's.
+fn joining(
+    most: usize,
+    saturation: Saturation,
+    rate: impl Fn(usize) -> u64,
+    apart: impl Fn(usize, usize) -> bool,
+) -> usize {
     let known = std::cell::RefCell::new(BTreeMap::new());
     let rate = |count: usize| -> u128 {
         let found = known.borrow().get(&count).copied();
@@ -231,7 +265,8 @@ fn joining(most: usize, saturation: Saturation, rate: impl Fn(usize) -> u64) -> 
     let keeps = |count: usize| {
         let halves = std::iter::successors(Some(count / 2), |half| Some(half / 2));
         let mut shorter = halves.take_while(|half| *half > 0).chain([count - 1]);
-        count < 2 || shorter.all(|few| saturation.joins(rate(few), rate(count)))
+        let joins = |few| saturation.joins(rate(few), rate(count)) || apart(few, count);
+        count < 2 || shorter.all(joins)
     };
     match saturation {
         Saturation::Off => most,
@@ -274,19 +309,14 @@ pub fn refuse(pipelines: &[Pipeline<'_>], task: &Task) -> Option<Refusal> {
         },
         ..task.clone()
     };
-    let with_length = |length: usize| Task {
-        lengths: task
-            .lengths
-            .iter()
-            .map(|has| (*has).min(length as u32))
-            .collect(),
-        ..task.clone()
-    };
+    let with_length = |length: usize| task.shortened(u32::try_from(length).unwrap_or(u32::MAX));
     let with_batch = |batch: usize| Task {
         lengths: task.lengths.iter().take(batch).copied().collect(),
         ..task.clone()
     };
-    let longest = task.lengths.iter().max().copied().unwrap_or(0) as usize;
+    let longest = task
+        .longest_of_all()
+        .saturating_sub(task.adapter.prompt_rows()) as usize;
     Some(Refusal {
         stage,
         needed: Bytes(needed),
@@ -325,20 +355,36 @@ mod tests {
     const NO_LOSS: Saturation = Saturation::NO_LOSS;
     const GROWTH: Saturation = Saturation::GROWTH;
 
+    /// Company is always slower than the same apart.
+    fn never(_: usize, _: usize) -> bool {
+        false
+    }
+
+    #[test]
+    fn a_job_of_dear_tokens_joins_where_company_costs_nobody_time() {
+        // The fifth passes a tenth of the tokens that the others do in that time.
+        let dear = |jobs: usize| if jobs < 5 { 1_000 } else { 820 };
+        assert_eq!(joining(5, NO_LOSS, dear, never), 4);
+        assert_eq!(joining(5, NO_LOSS, dear, |_, _| true), 5);
+        assert_eq!(joining(5, NO_LOSS, dear, |few, _| few < 4), 4);
+        assert!(NO_LOSS.is_no_slower(100, 102) && !NO_LOSS.is_no_slower(100, 103));
+        assert!(!GROWTH.is_no_slower(100, 50));
+    }
+
     #[test]
     fn throughput_that_hardly_grows_keeps_nobody_waiting() {
         // A processor: a job alone has all but two percent of what many have.
         let flat = |jobs: usize| 1_000 + jobs.min(20) as u64;
-        assert_eq!(joining(40, NO_LOSS, flat), 40);
+        assert_eq!(joining(40, NO_LOSS, flat, never), 40);
         assert_eq!(
-            joining(40, GROWTH, flat),
+            joining(40, GROWTH, flat, never),
             14,
             "the paper's rule, nearly in turn"
         );
-        assert_eq!(joining(40, Saturation::Off, flat), 40);
+        assert_eq!(joining(40, Saturation::Off, flat, never), 40);
         for rule in [NO_LOSS, GROWTH, Saturation::Off] {
-            assert_eq!(joining(0, rule, flat), 0);
-            assert_eq!(joining(1, rule, flat), 1);
+            assert_eq!(joining(0, rule, flat, never), 0);
+            assert_eq!(joining(1, rule, flat, never), 1);
         }
     }
 
@@ -346,17 +392,17 @@ mod tests {
     fn throughput_that_falls_does() {
         // Memory for passes is gone with the tenth job.
         let falls = |jobs: usize| if jobs < 10 { 900 + jobs as u64 } else { 600 };
-        assert_eq!(joining(40, NO_LOSS, falls), 9);
+        assert_eq!(joining(40, NO_LOSS, falls, never), 9);
         // By less than what is predicted can be wrong.
         let wavers = |jobs: usize| if jobs < 10 { 1_000 } else { 985 };
-        assert_eq!(joining(40, NO_LOSS, wavers), 40);
+        assert_eq!(joining(40, NO_LOSS, wavers, never), 40);
     }
 
     #[test]
     fn slow_falls_do_not_add_up() {
         // Each job takes a little, and none of the steps alone is more than noise.
         let sinks = |jobs: usize| 2_000 - 15 * jobs as u64;
-        let kept = joining(40, NO_LOSS, sinks);
+        let kept = joining(40, NO_LOSS, sinks, never);
         assert!((2..6).contains(&kept), "{kept}");
     }
 }

@@ -1,16 +1,17 @@
 //! How the jobs of one replica train together: hybrid tasks, buckets, the order of passes, the number of micro-batches.
 //!
-//! For each number C of micro-batches tried: fuse, bucket, make the template, keep what takes the shortest step. C goes
-//! by powers of two from about the number of stages, up and then down while that helps: more micro-batches fill the
-//! pipeline and take less memory, fewer fill the device.
+//! For each number C of micro-batches tried: fuse, bucket, make the template, keep what takes the shortest step by itself. C
+//! goes by powers of two from about the number of stages, up and then down while that helps: more micro-batches fill the
+//! pipeline and take less memory, fewer fill the device. Of what comes out with each level on and off that is taken whose
+//! steady round is the shortest ([`rounds`]): rounds are what the engine runs and what jobs see.
 //!
 //! A bucket runs its hybrid tasks inside one clock. On a stage it takes what they take together, less what sharing
 //! adapter kernels saves where the rules allow it; what its transfers leave exposed is what the subgraph order leaves.
 //!
-//! **Never worse than an ablation.** Each level is found by a search that ends early, so with a level on the step can
-//! come out longer than with it off. [`weigh`] therefore tries the answers with levels off too and keeps the shortest:
-//! without fuse, without order, without both; and the hybrid tasks and the order that padding leads to, timed without
-//! the padding. These are what `explain` shows as the gain of each level.
+//! **Never worse than an ablation.** Each level is found by a search that ends early and goes by the step by itself, so with a
+//! level on a round can come out longer than with it off. [`weigh`] therefore tries the answers with levels off too and keeps
+//! the shortest: without fuse, without order, without both; and the hybrid tasks and the order that padding leads to, timed
+//! without the padding. These are what `explain` shows as the gain of each level.
 
 mod clock;
 pub mod rounds;
@@ -24,7 +25,7 @@ use super::fuse;
 use super::order::template::{Template, Unit};
 use super::pipeline::Pipeline;
 use super::snapshot::{Options, Task};
-use crate::plan::estimate::most_micro_batches;
+use crate::plan::estimate::{is_tried, most_micro_batches};
 
 /// Steps of a template above which buckets are compared by the closed form.
 const STEPS: usize = 1 << 16;
@@ -73,6 +74,10 @@ pub struct Arrangement {
     pub bytes: Vec<u64>,
     /// Nanoseconds of the optimizer steps at the end, on the stage that takes longest.
     pub optimizer: u64,
+    /// Runs into which the jobs of each bucket are dealt at most, so that their steps close one after another.
+    pub deal: usize,
+    /// Nanoseconds of a step while rounds follow each other.
+    pub round: u64,
 }
 
 impl Arrangement {
@@ -83,7 +88,7 @@ impl Arrangement {
     }
 }
 
-/// An arrangement, and the steps of its ablations.
+/// An arrangement, and the rounds of its ablations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weighed {
     /// The shortest of all.
@@ -92,7 +97,7 @@ pub struct Weighed {
     pub without: Without,
 }
 
-/// Nanoseconds of a step with a level off; nothing where the jobs do not fit without it.
+/// Nanoseconds of a round with a level off; nothing where the jobs do not fit without it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Without {
     /// Jobs share no passes.
@@ -133,34 +138,36 @@ pub fn weigh(pipeline: &Pipeline<'_>, tasks: &[&Task], options: &Options) -> Opt
         .then(|| off(false, false))
         .flatten();
     let (padded, unpadded) = without_padding(&scenes, &options, levels);
-    let mut best = whole;
-    for other in [&unfused, &unordered, &neither, &unpadded] {
-        if better(other.as_ref(), best.as_ref()) {
-            best.clone_from(other);
-        }
+    let mut found = [whole, unfused, unordered, neither, unpadded];
+    for found in found.iter_mut().flatten() {
+        rounds::deal(pipeline, tasks, found, options.order);
     }
-    let plan = best?;
-    let step = |found: &Option<Arrangement>| found.as_ref().map(Arrangement::step);
-    let least = |one: &Option<Arrangement>| match (step(one), step(&neither)) {
+    let rounds = found
+        .each_ref()
+        .map(|found| found.as_ref().map(|found| found.round));
+    let [_, unfused, unordered, neither, _] = rounds;
+    let plan = found.into_iter().flatten();
+    let plan = plan.min_by_key(|found| (found.round, found.step()))?;
+    let least = |one: Option<u64>| match (one, neither) {
         (Some(one), Some(both)) => Some(one.min(both)),
         (one, both) => one.or(both),
     };
     // A level that is off already takes nothing away.
-    let when = |on: bool, step: Option<u64>| if on { step } else { Some(plan.step()) };
+    let when = |on: bool, round: Option<u64>| if on { round } else { Some(plan.round) };
     let without = Without {
-        fuse: when(levels.fuse, least(&unfused)),
-        order: when(levels.order, least(&unordered)),
-        align: when(!pipeline.padded, step(&padded)),
+        fuse: when(levels.fuse, least(unfused)),
+        order: when(levels.order, least(unordered)),
+        align: when(!pipeline.padded, padded),
     };
     Some(Weighed { plan, without })
 }
 
-/// What padding leads to, and the same without the pads.
+/// The round that padding leads to, and the same hybrid tasks and order without the pads.
 fn without_padding(
     scenes: &Scenes<'_>,
     options: &Options,
     levels: Levels,
-) -> (Option<Arrangement>, Option<Arrangement>) {
+) -> (Option<u64>, Option<Arrangement>) {
     let pipeline = scenes.pipeline;
     if pipeline.padded {
         return (None, None);
@@ -178,7 +185,7 @@ fn without_padding(
     let adopted = clock
         .adopt(&padded.buckets, &padded.template)
         .map(|template| scene.arrangement(&clock, padded.buckets.clone(), template));
-    (Some(padded), adopted)
+    (Some(padded.round), adopted)
 }
 
 /// Arranges jobs with these levels, without a look at what others would give; nothing when they do not fit.
@@ -189,7 +196,24 @@ pub fn with_levels(
     options: &Options,
     levels: Levels,
 ) -> Option<Arrangement> {
-    leveled(&Scenes::new(pipeline, tasks), options, levels)
+    with_each(pipeline, tasks, options, &[levels])
+}
+
+/// Arranges jobs with each of these levels, and keeps the shortest round; nothing when they do not fit.
+#[must_use]
+pub fn with_each(
+    pipeline: &Pipeline<'_>,
+    tasks: &[&Task],
+    options: &Options,
+    levels: &[Levels],
+) -> Option<Arrangement> {
+    let scenes = Scenes::new(pipeline, tasks);
+    let each = levels.iter().filter_map(|levels| {
+        let mut found = leveled(&scenes, options, *levels)?;
+        rounds::deal(pipeline, tasks, &mut found, options.order);
+        Some(found)
+    });
+    each.min_by_key(|found| (found.round, found.step()))
 }
 
 fn leveled(scenes: &Scenes<'_>, options: &Options, levels: Levels) -> Option<Arrangement> {
@@ -235,7 +259,7 @@ fn choose(
     let start = (pipeline.len().next_power_of_two() as u64 / 2).clamp(1, most);
     let mut best: Option<Arrangement> = None;
     let mut micro_batches = start;
-    while micro_batches <= most {
+    while micro_batches <= most && is_tried(micro_batches, best.is_some()) {
         let found = at(micro_batches);
         if better(found.as_ref(), best.as_ref()) {
             best = found;
@@ -306,7 +330,22 @@ pub fn optimizers(pipeline: &Pipeline<'_>, tasks: &[&Task]) -> u64 {
 fn optimizer(pipeline: &Pipeline<'_>, stage: usize, tasks: &[&Task]) -> u64 {
     let at = &pipeline.stages[stage];
     let device = &pipeline.devices[at.device];
-    let values = |task: &&Task| task.adapter.values_per_block(device.model()) * at.blocks;
+    let model = device.model();
+    let (first, last) = (stage == 0, stage + 1 == pipeline.len());
+    let values = |task: &&Task| {
+        let adapter = &task.adapter;
+        let embedding = if first {
+            adapter.values_of_embedding(model)
+        } else {
+            0
+        };
+        let head = if last {
+            adapter.values_of_head(model)
+        } else {
+            0
+        };
+        adapter.values_per_block(model) * at.blocks + embedding + head
+    };
     let each = tasks.iter().map(|task| device.optimizer(values(task)));
     each.fold(0, u64::saturating_add)
 }

@@ -123,9 +123,14 @@ impl Curve {
             .collect();
         sizes.sort_unstable();
         sizes.dedup();
-        // One size far beyond the last bend tells the slope there.
-        if let Some(last) = sizes.last() {
-            sizes.push(last.saturating_mul(1 << 20));
+        // One size far beyond the last bend tells the slope there, as long as nothing is cut off yet.
+        if let Some(last) = sizes.last().copied() {
+            let cut_off = |size| terms.iter().any(|(curve, _)| curve.at(size) >= LARGEST);
+            let mut far = last.saturating_mul(1 << 20);
+            while far / 2 > last && cut_off(far) {
+                far /= 2;
+            }
+            sizes.push(far);
         }
         let value = |size| {
             let each = terms
@@ -186,6 +191,16 @@ mod tests {
         assert_eq!(at, [0, 100, 100, 200, 300, 500]);
         let single = Curve::new(&[(10, 100)]).expect("a curve");
         assert_eq!([5, 10, 20].map(|size| single.at(size)), [100, 100, 200]);
+    }
+
+    #[test]
+    fn a_sum_of_steep_curves_goes_on_as_steep() {
+        // 16 ms a token: far beyond the last point it says more than a curve may.
+        let steep = Curve::new(&[(1, 1 << 24), (1024, 1 << 34)]).expect("a curve");
+        let sum = Curve::sum(&[(&steep, 3), (&Curve::flat(7), 1)]);
+        for size in [1, 1024, 1 << 14, 1 << 20] {
+            assert_eq!(sum.at(size), 3 * steep.at(size) + 7);
+        }
     }
 
     #[test]

@@ -11,8 +11,16 @@ use super::mix::Load;
 use super::pipeline::Pipeline;
 use super::snapshot::Task;
 
+/// Micro-batches of a step above which more are tried only where no fewer fit.
+pub const MANY_MICRO_BATCHES: u64 = 256;
 /// Most micro-batches of a step that are tried.
-pub const MOST_MICRO_BATCHES: u64 = 256;
+pub const MOST_MICRO_BATCHES: u64 = 1 << 14;
+
+/// Whether so many micro-batches are tried, once something was found with fewer or nothing was.
+#[must_use]
+pub fn is_tried(micro_batches: u64, found: bool) -> bool {
+    !found || micro_batches <= MANY_MICRO_BATCHES
+}
 
 /// Loads of jobs by the number of micro-batches, each computed once.
 #[derive(Debug)]
@@ -35,10 +43,10 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Tokens a second.
+    /// Tokens in a thousand seconds: slow devices pass less than one a second.
     #[must_use]
     pub fn rate(&self) -> u64 {
-        let rate = u128::from(self.tokens) * 1_000_000_000 / u128::from(self.step.max(1));
+        let rate = u128::from(self.tokens) * 1_000_000_000_000 / u128::from(self.step.max(1));
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 }
@@ -81,7 +89,7 @@ impl<'a> Loads<'a> {
         let most = most_micro_batches(&tasks, !pipeline.padded);
         let mut best: Option<Estimate> = None;
         let mut micro_batches = 1;
-        while micro_batches <= most {
+        while micro_batches <= most && is_tried(micro_batches, best.is_some()) {
             let found = self.estimate_with(pipeline, jobs, fuse, micro_batches);
             match (best, found) {
                 (Some(held), Some(found)) if found.step >= held.step => break,

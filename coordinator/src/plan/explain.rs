@@ -38,9 +38,9 @@ pub struct ReplicaWhy {
     pub limit: Limit,
     /// Bytes at most and bytes offered, by stage.
     pub memory: Vec<(Bytes, Bytes)>,
-    /// Predicted time of a step by itself: what plans are compared by.
+    /// Predicted time of a step by itself.
     pub step: Micros,
-    /// Predicted time of a step while rounds follow each other.
+    /// Predicted time of a step while rounds follow each other: what plans are compared by.
     pub round: Micros,
     /// Passes that each stage may hold at once.
     pub ahead: Vec<u64>,
@@ -52,7 +52,7 @@ pub struct ReplicaWhy {
     pub hybrid_tasks: Vec<HybridWhy>,
     /// Hybrid tasks of each bucket, in the order in which they run.
     pub buckets: Vec<Vec<usize>>,
-    /// Each level switched off, and the step then. Absent where the jobs would not fit without it.
+    /// Each level switched off, and the round then. Absent where the jobs would not fit without it.
     pub without_fuse: Option<Micros>,
     /// Buckets, order and eager passes off.
     pub without_order: Option<Micros>,
@@ -376,7 +376,7 @@ impl ReplicaWhy {
         ] {
             let said = off.map_or_else(
                 || "the jobs would not fit".to_owned(),
-                |step| format!("a step by itself would take {step}"),
+                |step| format!("a step would take {step}"),
             );
             let _ = writeln!(text, "  without {level} {said}");
         }

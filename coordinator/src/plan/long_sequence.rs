@@ -49,8 +49,8 @@ impl LongSequence {
         let (job, task) = jobs
             .iter()
             .zip(tasks)
-            .max_by_key(|(_, task)| task.longest())?;
-        if task.longest() <= turn_rows {
+            .max_by_key(|(_, task)| task.longest_of_all())?;
+        if task.longest_of_all() <= turn_rows {
             return None;
         }
         let alone = Task {
@@ -60,7 +60,7 @@ impl LongSequence {
         let takes = Loads::new(&[&alone]).estimate(pipeline, &[0], true)?.step;
         Some(Self {
             job: *job,
-            rows: task.longest(),
+            rows: task.longest_of_all(),
             turn_rows,
             takes: Micros(takes.div_ceil(1000)),
         })

@@ -5,6 +5,7 @@
 //! always:          driver and libraries
 //!                  + blocks, embedding on the first stage, head on the last (a tied table on both)
 //!                  + for each job: values, gradients and moments of its adapter
+//!                  + for each job, on a processor: its values and moments once more, on their way to the store
 //!                  + for each job whose step is more than one pass: sums that wait for their neighbours, at most
 //!                    floor(log2 blocks) of each value
 //!                  + for each job that is cut within a sequence: keys and values carried, and their gradients in f32
@@ -27,6 +28,15 @@ use super::snapshot::Task;
 
 /// Bytes of a value in a sum of gradients, f32 on every device.
 const SUM: u64 = size_of::<f32>() as u64;
+
+/// Copies of a job's state that wait for the store beside it, which by default takes one after every step. Of a GPU they lie
+/// in its machine's memory.
+fn copies(compute: Compute) -> u64 {
+    match compute {
+        Compute::F32 => 1,
+        Compute::Bf16 => 0,
+    }
+}
 
 /// Sums that wait at most of each value, between the passes of a step.
 #[must_use]
@@ -51,6 +61,8 @@ pub struct Sizes {
     pub carried_per_row: u64,
     /// What goes from stage to stage, per row.
     pub wire_per_row: u64,
+    /// Copies of each job's state on their way to the store.
+    pub copies: u64,
 }
 
 impl Sizes {
@@ -88,6 +100,7 @@ impl Sizes {
             buffers_per_row: (6 * hidden + 4 * inner + 4 * q) * value,
             carried_per_row: 2 * kv * (value + 4),
             wire_per_row: hidden * value,
+            copies: copies(compute),
         }
     }
 
@@ -121,8 +134,9 @@ impl Sizes {
         if last {
             values += task.adapter.values_of_head(model);
         }
-        let carried = if task.longest() > micro_batch_rows {
-            task.longest()
+        let longest = task.longest_of_all();
+        let carried = if longest > micro_batch_rows {
+            longest
                 .saturating_mul(self.carried_per_row)
                 .saturating_mul(blocks)
         } else {
@@ -130,8 +144,10 @@ impl Sizes {
         };
         let several = spread || task.tokens() > micro_batch_rows;
         let sums = if several { waiting_sums(task) } else { 0 };
+        // All but its gradients.
+        let stored = task.bytes_per_value.saturating_sub(SUM);
         values
-            .saturating_mul(task.bytes_per_value + sums * SUM)
+            .saturating_mul(task.bytes_per_value + self.copies * stored + sums * SUM)
             .saturating_add(carried)
     }
 

@@ -27,8 +27,12 @@ use super::profile::Origin;
 use super::snapshot::{Snapshot, Task};
 use super::solve::{NoPlan, solve};
 
-/// Losses that are counted one by one; more are as good as never.
-const LOSSES: u32 = 64;
+/// Numbers of losses on either side of the likeliest that are counted one by one, besides [`DEVIATIONS`]; others are as good as never.
+const LOSSES: f64 = 64.0;
+/// Standard deviations of them.
+const DEVIATIONS: f64 = 12.0;
+/// Losses above which their number is taken for what is expected.
+const MANY: f64 = 1e8;
 
 /// What a job costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -205,13 +209,70 @@ fn on(
     })
 }
 
+/// Permille of the ways in which so many losses as come (Poisson, `rate` expected) and a work within its spread (even) leave time.
+///
+/// Weights are relative to the likeliest number of losses, so that none is lost to the range of numbers.
 fn chance(left: f64, work: f64, spread: f64, rate: f64, recovery: f64) -> u64 {
-    let (mut sum, mut weight) = (0.0, (-rate).exp());
-    for losses in 0..LOSSES {
-        let most = (left - f64::from(losses) * recovery) / work.max(1.0);
-        let within = ((most - (1.0 - spread)) / (2.0 * spread)).clamp(0.0, 1.0);
-        sum += weight * within;
-        weight *= rate / f64::from(losses + 1);
+    let within = |losses: f64| {
+        let most = (left - losses * recovery) / work.max(1.0);
+        ((most - (1.0 - spread)) / (2.0 * spread)).clamp(0.0, 1.0)
+    };
+    if rate >= MANY {
+        return (within(rate) * 1000.0).round() as u64;
     }
-    (sum * 1000.0).round().clamp(0.0, 1000.0) as u64
+    let mode = rate.floor();
+    let reach = (LOSSES + DEVIATIONS * rate.sqrt()).ceil();
+    let (mut sum, mut all) = (within(mode), 1.0);
+    let (mut up, mut down) = (1.0, 1.0);
+    for way in 1..=reach as u32 {
+        let (more, less) = (mode + f64::from(way), mode - f64::from(way));
+        up *= rate / more;
+        (sum, all) = (sum + up * within(more), all + up);
+        if less >= 0.0 {
+            down *= (less + 1.0) / rate;
+            (sum, all) = (sum + down * within(less), all + down);
+        }
+    }
+    (sum / all * 1000.0).round().clamp(0.0, 1000.0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the definition says it.
+    fn summed(left: f64, work: f64, spread: f64, rate: f64, recovery: f64) -> u64 {
+        let (mut sum, mut weight) = (0.0, (-rate).exp());
+        for losses in 0..200_u32 {
+            let most = (left - f64::from(losses) * recovery) / work;
+            let within = ((most - (1.0 - spread)) / (2.0 * spread)).clamp(0.0, 1.0);
+            sum += weight * within;
+            weight *= rate / f64::from(losses + 1);
+        }
+        (sum * 1000.0).round() as u64
+    }
+
+    #[test]
+    fn few_losses_are_as_their_sum_and_many_are_no_zero() {
+        for rate in [0.0, 0.3, 1.0, 7.5, 40.0] {
+            for left in [900.0, 1_000.0, 1_100.0, 1_400.0, 3_000.0] {
+                let wanted = summed(left, 1_000.0, 0.15, rate, 20.0);
+                assert_eq!(
+                    chance(left, 1_000.0, 0.15, rate, 20.0),
+                    wanted,
+                    "{rate} {left}"
+                );
+            }
+        }
+        // 4,500 losses of 60 s are 270,000 s: with as much again there is time, with half as much there is not.
+        for rate in [95.0, 4_500.0, 1e7, 1e12] {
+            let lost = rate * 60.0;
+            assert_eq!(
+                chance(2.0 * lost + 2e6, 1e6, 0.15, rate, 60.0),
+                1000,
+                "{rate}"
+            );
+            assert_eq!(chance(0.5 * lost, 1e6, 0.15, rate, 60.0), 0, "{rate}");
+        }
+    }
 }

@@ -88,6 +88,9 @@ pub struct Task {
     pub bytes_per_value: u64,
     /// Lengths of the sequences of one optimizer step, in the job's order; of a typical one.
     pub lengths: Vec<u32>,
+    /// Rows of the longest of all its sequences, without virtual ones: memory goes by it, times by a typical step.
+    #[serde(default)]
+    pub longest_row: u32,
     /// Permille of the tokens that count in the loss.
     pub counted_permille: u64,
     /// Optimizer steps to go.
@@ -137,6 +140,7 @@ impl Task {
             adapter: Adapter::of(&spec.adapter),
             bytes_per_value: copies * size_of::<f32>() as u64,
             lengths: lengths.collect(),
+            longest_row: sorted.last().copied().unwrap_or(0),
             counted_permille,
             steps,
             arrived: now,
@@ -162,11 +166,28 @@ impl Task {
         self.lengths.iter().map(blocks).sum()
     }
 
-    /// Rows of the longest sequence.
+    /// Rows of the longest sequence of a typical step.
     #[must_use]
     pub fn longest(&self) -> u64 {
         let longest = self.lengths.iter().max().copied().unwrap_or(0);
         u64::from(longest) + self.adapter.prompt_rows()
+    }
+
+    /// Rows of the longest sequence of any step.
+    #[must_use]
+    pub fn longest_of_all(&self) -> u64 {
+        let row = u64::from(self.longest_row) + self.adapter.prompt_rows();
+        self.longest().max(row)
+    }
+
+    /// The same with no sequence of more rows, virtual ones not counted.
+    #[must_use]
+    pub fn shortened(&self, most: u32) -> Self {
+        Self {
+            lengths: self.lengths.iter().map(|has| (*has).min(most)).collect(),
+            longest_row: self.longest_row.min(most),
+            ..self.clone()
+        }
     }
 
     /// Most micro-batches that its step can be cut into.
@@ -212,6 +233,16 @@ impl Saturation {
             Self::Growth { permille } => permille.saturating_add(1000),
         };
         with.saturating_mul(1000) >= without.saturating_mul(u128::from(least))
+    }
+
+    /// Whether a step in company counts as no longer than the same apart, where none but a loss keeps jobs from joining.
+    #[must_use]
+    pub fn is_no_slower(self, apart: u64, together: u64) -> bool {
+        let Self::NoLoss { permille } = self else {
+            return false;
+        };
+        let most = u128::from(apart) * u128::from(1000 + permille);
+        u128::from(together) * 1000 <= most
     }
 }
 
@@ -304,6 +335,8 @@ mod tests {
         let rows: Vec<u32> = (1..=80).rev().collect();
         let task = Task::of(&job, "t", &rows, 500, 10, Micros(3));
         assert_eq!(task.lengths, [11, 31, 51, 71]);
+        assert_eq!((task.longest(), task.longest_of_all()), (71, 80));
+        assert_eq!(task.shortened(40).longest_of_all(), 40);
         assert_eq!((task.bytes_per_value, task.queued), (12, Micros(3)));
         assert_eq!(task.adapter.method, Method::Lora);
         assert!(task.adapter.sites.contains(&Site::Head));

@@ -20,7 +20,7 @@ use thiserror::Error;
 use super::admit::{self, Wait, Why};
 use super::align;
 use super::answer::{Plan, Replica};
-use super::arrange::{Arrangement, Without, rounds, weigh};
+use super::arrange::{Arrangement, Without, weigh};
 use super::check::{Broken, check};
 use super::explain::{Explanation, explain};
 use super::fair::{self, Class};
@@ -216,8 +216,7 @@ fn fill(
             without = weighed.without;
             let chunks = |task: &&Task| chunks(snapshot, task, &arrangement);
             replica.chunks = chosen.iter().map(chunks).collect();
-            let ordered = snapshot.options.order;
-            replica.round = rounds::time(pipeline, &chosen, &arrangement, ordered);
+            replica.round = arrangement.round;
             replica.arrangement = Some(arrangement);
             replica.jobs = jobs;
         }
@@ -244,15 +243,10 @@ fn chunks(snapshot: &Snapshot, task: &Task, arrangement: &Arrangement) -> Vec<al
     }
 }
 
-/// Time until a job of a replica is done or has had its quantum.
+/// Time until a job of a replica is done: none that trains is paused for another.
 fn until_a_place(snapshot: &Snapshot, replica: &Replica) -> Micros {
     let step = replica.round().0;
-    let of = |id: &JobId| {
-        let task = &snapshot.tasks[id];
-        let rest = task.steps.saturating_mul(step);
-        let had = snapshot.now.since(task.started.unwrap_or(snapshot.now));
-        rest.min(snapshot.options.quantum.since(had).0)
-    };
+    let of = |id: &JobId| snapshot.tasks[id].steps.saturating_mul(step);
     Micros(replica.jobs.iter().map(of).min().unwrap_or(0))
 }
 

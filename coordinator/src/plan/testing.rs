@@ -33,6 +33,7 @@ pub(crate) fn task(rank: u64, lengths: &[u32]) -> Task {
         adapter: Adapter::lora(rank),
         bytes_per_value: 16,
         lengths: lengths.to_vec(),
+        longest_row: 0,
         counted_permille: 1000,
         steps: 100,
         arrived: Micros(0),

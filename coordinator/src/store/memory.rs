@@ -127,7 +127,8 @@ impl Journal for Memory {
         Ok(())
     }
 
-    fn snapshot(&mut self, lease: &Lease, book: &Book) -> Result<(), JournalError> {
+    /// Keeps all records.
+    fn snapshot(&mut self, lease: &Lease, book: &Book, _: u64) -> Result<(), JournalError> {
         self.fence(lease)?;
         self.snapshot = Some(book.clone());
         Ok(())

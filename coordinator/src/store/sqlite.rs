@@ -22,6 +22,9 @@ const SCHEMA: i64 = 1;
 /// How long a write waits for another process.
 const BUSY: Duration = Duration::from_secs(5);
 
+/// Records that are forgotten with one snapshot at most: a file that was never trimmed is, little by little.
+const TRIMMED: i64 = 20_000;
+
 /// Microseconds since 1970, by the database.
 const CLOCK: &str = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)";
 
@@ -306,7 +309,7 @@ impl Journal for Sqlite {
         })
     }
 
-    fn snapshot(&mut self, lease: &Lease, book: &Book) -> Result<(), JournalError> {
+    fn snapshot(&mut self, lease: &Lease, book: &Book, kept: u64) -> Result<(), JournalError> {
         let number = book.last;
         let text = serde_json::to_string(book)
             .map_err(|source| JournalError::Unreadable { number, source })?;
@@ -316,6 +319,10 @@ impl Journal for Sqlite {
             }
             let sql = "INSERT OR REPLACE INTO snapshot VALUES (1, ?1, ?2)";
             transaction.execute(sql, params![number.0 as i64, text])?;
+            // ST-5
+            let oldest = number.0.saturating_sub(kept.max(1));
+            let sql = "DELETE FROM record WHERE number <= ?1 AND number < ?2 + (SELECT MIN(number) FROM record)";
+            transaction.execute(sql, params![oldest as i64, TRIMMED])?;
             Ok(Ok(()))
         })
     }

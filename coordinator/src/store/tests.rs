@@ -70,7 +70,7 @@ fn keeps_its_promises<J: Journal>(mut first: J, mut expire: impl FnMut(&mut J)) 
         first.append(&lease, &[record(3)]),
         first.renew(&lease, HOUR),
         first.give_back(&lease),
-        first.snapshot(&lease, &Book::default()),
+        first.snapshot(&lease, &Book::default(), u64::MAX),
     ] {
         assert!(
             matches!(refused, Err(JournalError::Deposed { .. })),
@@ -82,7 +82,7 @@ fn keeps_its_promises<J: Journal>(mut first: J, mut expire: impl FnMut(&mut J)) 
     // A snapshot and what follows it come to the same as all records; the history stays.
     let all = first.load().unwrap();
     let book = all.clone().book().unwrap();
-    first.snapshot(&next, &book).unwrap();
+    first.snapshot(&next, &book, u64::MAX).unwrap();
     first.append(&next, &[record(4)]).unwrap();
     let loaded = first.load().unwrap();
     assert_eq!(loaded.snapshot.as_ref(), Some(&book));
@@ -120,6 +120,36 @@ fn sql(path: &Path, text: &str) {
         .unwrap()
         .execute_batch(text)
         .unwrap();
+}
+
+#[test]
+fn st_5_what_a_snapshot_covers_is_forgotten_but_for_the_newest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    let mut journal = Sqlite::open(&path).unwrap();
+    let lease = journal.take_lease("one", HOUR).unwrap();
+    let records: Vec<Record> = (1..=50).map(record).collect();
+    journal.append(&lease, &records[..40]).unwrap();
+    let book = journal.load().unwrap().book().unwrap();
+    journal.append(&lease, &records[40..]).unwrap();
+    // Of what follows the snapshot nothing goes, however few are kept.
+    for (kept, first) in [(100, 1), (10, 31), (0, 40)] {
+        journal.snapshot(&lease, &book, kept).unwrap();
+        let left = journal.records(EventNumber(0), 100).unwrap();
+        assert_eq!(left, records[first - 1..], "{kept} kept");
+        let loaded = journal.load().unwrap();
+        assert_eq!(
+            (loaded.snapshot.as_ref(), loaded.records.len()),
+            (Some(&book), 10)
+        );
+        assert_eq!(loaded.book().unwrap().last, EventNumber(50));
+    }
+    // Also when all are in it, the newest stays, and its number is not used again.
+    let book = journal.load().unwrap().book().unwrap();
+    journal.snapshot(&lease, &book, 0).unwrap();
+    assert_eq!(journal.records(EventNumber(0), 100).unwrap(), records[49..]);
+    assert!(journal.append(&lease, &[record(50)]).is_err());
+    journal.append(&lease, &[record(51)]).unwrap();
 }
 
 #[test]

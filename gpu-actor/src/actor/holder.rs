@@ -206,6 +206,7 @@ impl Holder {
             };
             let around = Surroundings {
                 epoch,
+                term: post.term,
                 store: Arc::clone(&self.store) as Arc<dyn Artifacts>,
                 backbone: self.backbone.clone(),
                 products: arithmetic::of(&settings.cpu),

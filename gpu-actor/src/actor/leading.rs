@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use shared::ids::{JobId, JobName, PlanEpoch};
+use shared::ids::{JobId, JobName, PlanEpoch, Term};
 use shared::job::Products;
 use shared::life::ReasonClass;
 use shared::model::ModelShape;
@@ -44,6 +44,8 @@ mod tests;
 /// What a lead is surrounded by.
 pub(super) struct Surroundings {
     pub(super) epoch: PlanEpoch,
+    /// Leadership.
+    pub(super) term: Term,
     pub(super) store: Arc<dyn Artifacts>,
     /// Content hash of the backbone's identity.
     pub(super) backbone: String,
@@ -68,17 +70,19 @@ impl Surroundings {
             backbone: self.backbone.clone(),
             products: self.products,
             shape: Arc::clone(&self.shape),
+            written: (self.term.0, self.epoch.0),
         }
     }
 }
 
 /// Runs a lead until it is stopped.
 pub(super) fn run(
-    lead: Lead,
+    mut lead: Lead,
     around: &Surroundings,
     commands: &Receiver<Command>,
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
 ) -> Result<(), ReplicaError> {
+    lead.heed(Arc::clone(stop));
     let mut leading = Leading::new(lead, around);
     let ended = leading.work(commands, stop);
     // Who asked for a text that nobody makes must not wait for it.
@@ -88,7 +92,10 @@ pub(super) fn run(
         }
     }
     leading.end_texts("its stage ends: ask again");
-    ended?;
+    match ended {
+        Err(ReplicaError::Stopped { .. }) => return Ok(()),
+        other => other?,
+    }
     // Neighbours that wait for this stage are told that nothing follows; those that are gone need not be.
     let _ = leading.lead.close();
     Ok(())

@@ -43,12 +43,13 @@ impl Linker {
     /// # Errors
     /// A sentence that names the neighbour.
     pub(super) async fn link(&self, post: &Post, bell: &Bell) -> Result<Links, String> {
-        let (before, behind, peers) = tokio::join!(
+        // One that is refused ends the wait for the others.
+        let (before, behind, peers) = tokio::try_join!(
             self.before(post, bell),
             self.behind(post, bell),
             self.peers(post, bell)
-        );
-        Ok(([before?, behind?], peers?))
+        )?;
+        Ok(([before, behind], peers))
     }
 
     async fn behind(&self, post: &Post, bell: &Bell) -> Result<Option<Box<dyn ChunkLink>>, String> {

@@ -156,7 +156,7 @@ pub fn perform(store: &dyn Artifacts, task: Task) -> Done {
 }
 
 /// Creates a manifest; one that is there already stays if it is sound, for its state has the same bits.
-fn seal(store: &dyn Artifacts, manifest: &StateManifest) -> Result<(), ArtifactError> {
+pub(super) fn seal(store: &dyn Artifacts, manifest: &StateManifest) -> Result<(), ArtifactError> {
     let key = manifest::key(&manifest.job, manifest.progress.step);
     let text = manifest.text();
     if store.create(&key, text.as_bytes())? || is_sound(store, &key)? {

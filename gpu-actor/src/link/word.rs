@@ -95,17 +95,6 @@ pub enum Source {
         /// Tokens of the text that a prompt starts from.
         init_tokens: Vec<u32>,
     },
-    /// It is here, whole; as large as the adapter.
-    Given {
-        /// Values in the order of the whole layout.
-        values: Vec<f32>,
-        /// First moments.
-        first: Vec<f32>,
-        /// Second moments; empty for SGD.
-        second: Vec<f32>,
-        /// Steps taken.
-        step: u64,
-    },
     /// Each stage reads its parts from the store.
     Stored {
         /// JSON text of the state's manifest.

@@ -114,6 +114,12 @@ pub enum ReplicaError {
         /// What it lacks.
         lacking: Lacking,
     },
+    /// It was told to end while it waited for others.
+    #[error("stage {stage} was told to end while it waited for its neighbours")]
+    Stopped {
+        /// The stage.
+        stage: usize,
+    },
     /// An event that does not fit the stage's state.
     #[error("stage {stage}: {source}")]
     Unexpected {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use data::rows::TokenRow;
 use kernels::cpu::Cpu;
@@ -26,7 +27,6 @@ use crate::pipeline::Slot;
 use crate::stage::step::Stage;
 use crate::train::event::Event;
 use crate::train::identity::Identity;
-use crate::train::job_state::JobState;
 use crate::train::progress::{self, Progress};
 use crate::train::proof::Proof;
 use crate::train::session::{Halt, Session, Standing, layout_of};
@@ -45,9 +45,8 @@ pub enum Start {
         /// Tokens of the text that a prompt starts from.
         init_tokens: Vec<u32>,
     },
-    /// This state, as of an adapter that was imported; each stage is sent all of it.
-    State(Box<JobState>),
-    /// A durable state that was found in the store.
+    /// A durable state in the store, of which each stage reads its part: one that was found, or that of an adapter to start
+    /// from.
     Stored(Box<StateManifest>),
 }
 
@@ -118,6 +117,11 @@ impl Lead {
         }
     }
 
+    /// Once this is set, and its bell rung, it waits for no others any more.
+    pub fn heed(&mut self, stop: Arc<AtomicBool>) {
+        self.session.engine_mut().heed(stop);
+    }
+
     /// What is rung when something came for this stage.
     #[must_use]
     pub fn bell(&self) -> Bell {
@@ -147,13 +151,6 @@ impl Lead {
         let (source, progress, durable) = match job.start {
             Start::Fresh { init_tokens } => {
                 (Source::Fresh { init_tokens }, Progress::default(), None)
-            }
-            Start::State(state) => {
-                if let Err(problem) = state.fits(&spec, &layout, total) {
-                    return Ok(Err(wrong(problem)));
-                }
-                let (source, progress) = given(*state);
-                (source, progress, None)
             }
             Start::Stored(manifest) => {
                 let step = manifest.progress.step;
@@ -393,14 +390,4 @@ impl Lead {
     fn slot(&self, job: &JobName) -> Option<Slot> {
         self.session.slot(job)
     }
-}
-
-fn given(state: JobState) -> (Source, Progress) {
-    let source = Source::Given {
-        values: state.values,
-        first: state.optimizer.first,
-        second: state.optimizer.second,
-        step: state.optimizer.step,
-    };
-    (source, state.progress)
 }

@@ -6,6 +6,8 @@
 //! each of them its run of the sequences, in micro-batches of their own.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use self::helping::Guest;
@@ -93,7 +95,12 @@ pub(super) struct Leading {
     pub(super) asked: Vec<(JobName, u64)>,
     /// Of those, the ones whose step broke.
     pub(super) broken: Vec<(JobName, u64)>,
+    /// Set when nobody wants what is waited for any more.
+    stop: Arc<AtomicBool>,
 }
+
+/// How long a stage that was told to end waits, while nothing moves, for what is on its way.
+const STOPPED: Duration = Duration::from_secs(1);
 
 impl Leading {
     pub(super) fn new(station: Station, settings: LeadSettings) -> Self {
@@ -122,7 +129,13 @@ impl Leading {
             news: VecDeque::new(),
             asked: Vec::new(),
             broken: Vec::new(),
+            stop: Arc::default(),
         }
+    }
+
+    /// Waits for others end soon once this is set.
+    pub(super) fn heed(&mut self, stop: Arc<AtomicBool>) {
+        self.stop = stop;
     }
 
     pub(super) fn station(&mut self) -> &mut Station {
@@ -151,7 +164,7 @@ impl Leading {
         !self.under.is_empty() || !self.assisted.is_empty() || self.station.is_busy()
     }
 
-    /// Lets the station work until something is so.
+    /// Lets the station work until something is so, or it is told to end and nothing moves.
     pub(super) fn drive(
         &mut self,
         done: impl Fn(&Self) -> bool,
@@ -164,10 +177,19 @@ impl Leading {
             if done(self) {
                 return Ok(());
             }
-            if moved || bell.wait(heard, self.station.seat().patience) {
+            let stopped = self.stop.load(Ordering::Acquire);
+            let patience = match stopped {
+                true => STOPPED.min(self.patience()),
+                false => self.patience(),
+            };
+            if moved || bell.wait(heard, patience) {
                 continue;
             }
-            return Err(self.stalled(lacking(self)));
+            let stage = self.station.seat().place.stage;
+            return Err(match stopped {
+                true => ReplicaError::Stopped { stage },
+                false => self.stalled(lacking(self)),
+            });
         }
     }
 
@@ -274,6 +296,9 @@ impl Leading {
 impl Engine for Leading {
     type Source = Origin;
     type Error = ReplicaError;
+
+    /// Adapters are small, and a keeper stores them beside training.
+    const EVERY_STEPS: u64 = 1;
 
     fn attach(
         &mut self,

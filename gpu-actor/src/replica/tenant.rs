@@ -93,30 +93,6 @@ fn first_state(
                 optimizer: OptimizerState::new(&spec.optimizer, slice.len),
             })
         }
-        Source::Given {
-            values,
-            first,
-            second,
-            step,
-        } => {
-            let whole = |list: &Vec<f32>| list.len() == layout.len;
-            if !whole(values) || !whole(first) || !(second.is_empty() || whole(second)) {
-                return Err("its state is of another method".into());
-            }
-            let cut = |list: &[f32]| match list {
-                [] => Vec::new(),
-                list => slice.cut(list),
-            };
-            Ok(Part {
-                layers,
-                values: cut(values),
-                optimizer: OptimizerState {
-                    first: cut(first),
-                    second: cut(second),
-                    step: *step,
-                },
-            })
-        }
         Source::Stored { manifest } => {
             let manifest = StateManifest::read(manifest.as_bytes());
             let manifest = manifest.map_err(|error| format!("its manifest: {error}"))?;

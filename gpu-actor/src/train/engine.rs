@@ -85,6 +85,9 @@ pub trait Engine {
     /// Why nothing can go on.
     type Error;
 
+    /// Steps after which the state of a job is wanted that does not say.
+    const EVERY_STEPS: u64;
+
     /// Puts a job on the backbone; a sentence when it cannot be.
     ///
     /// # Errors

@@ -118,7 +118,7 @@ mod tests {
                 new.spec.market = Some(serde_json::from_str(r#"{"deadline_hours": 2.0}"#).unwrap());
             },
             |new| new.spec.replicas = 3,
-            |new| new.spec.checkpoint.every_steps = 7,
+            |new| new.spec.checkpoint.every_steps = Some(7),
             |new| new.spec.checkpoint.keep_last = 7,
         ];
         for change in nothing {

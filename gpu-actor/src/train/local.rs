@@ -131,6 +131,8 @@ impl Engine for Local {
     type Source = JobState;
     type Error = Infallible;
 
+    const EVERY_STEPS: u64 = 50;
+
     fn attach(
         &mut self,
         job: Newcomer<'_>,

@@ -57,10 +57,16 @@ pub(super) struct Run {
     pub(super) asked: Option<Halt>,
     /// Steps taken, and those that are on their way with all their sequences.
     pub(super) planned: u64,
-    /// Besides when it asks for it, its state is wanted after so many steps; 0: not so.
-    pub(super) every_steps: u64,
-    /// Steps on their way after which it is wanted for that.
-    hastened: BTreeSet<u64>,
+    /// Its state is wanted after so many steps; 0: only at the end.
+    every_steps: u64,
+    /// Besides, it is wanted after so many steps; 0: not so.
+    pub(super) hastened: u64,
+    /// States that are wanted are not stored yet: those that fall due are put off until they are.
+    pub(super) store_is_behind: bool,
+    /// The newest step after which its state was wanted, or with which it came.
+    kept: u64,
+    /// Steps on their way after which it is wanted.
+    keeps: BTreeSet<u64>,
     /// Sequences of the step behind those that passed or are on their way.
     pub(super) begun: usize,
     /// Took a step in this round: one that joined behind rounds on their way does not in each.
@@ -76,8 +82,11 @@ impl Run {
         layout: Arc<Layout>,
         [rows, eval_rows]: [Vec<TokenRow>; 2],
         progress: Progress,
+        every_steps: u64,
     ) -> Self {
         let total = progress::total_steps(&spec.train, rows.len());
+        let every = spec.checkpoint.every_steps.unwrap_or(every_steps);
+        let kept = progress.step;
         // One that was ended in a hurry may lack its last evaluation.
         let measured =
             eval_rows.is_empty() || !progress.evaluation_due(progress.step, &spec.eval, total);
@@ -102,8 +111,11 @@ impl Run {
             total,
             standing,
             asked: None,
-            every_steps: 0,
-            hastened: BTreeSet::new(),
+            every_steps: every,
+            hastened: 0,
+            store_is_behind: false,
+            kept,
+            keeps: BTreeSet::new(),
             stepped: false,
             proof: None,
         }
@@ -159,16 +171,21 @@ impl Run {
         !self.eval_rows.is_empty() && self.progress.evaluation_due(step, spec, total)
     }
 
-    /// The state after a step that was taken is to be saved: it asks for it, or it was planned so.
+    /// The state after a step that was taken is to be saved.
     pub(super) fn keeps(&mut self, step: u64) -> bool {
-        let hastened = self.hastened.remove(&step);
-        hastened || self.checkpoint_due(step)
+        let keeps = self.keeps.remove(&step);
+        if keeps {
+            self.kept = step;
+        }
+        keeps
     }
 
-    /// The state after the step is to be saved, as it asks for.
-    fn checkpoint_due(&self, step: u64) -> bool {
-        let every = self.spec.checkpoint.every_steps;
-        every > 0 && step.is_multiple_of(every) && step < self.total
+    /// Whether the state after a step that is planned is wanted. One that was put off is, as soon as it can be.
+    fn is_wanted(&self, step: u64) -> bool {
+        let before = self.keeps.last().copied().unwrap_or(self.kept);
+        let due = |every: u64| every > 0 && step / every > before / every;
+        let hastened = self.hastened > 0 && step.is_multiple_of(self.hastened);
+        step < self.total && !self.store_is_behind && (hastened || due(self.every_steps))
     }
 
     fn request<'a>(&self, step: u64, rows: Vec<&'a TokenRow>) -> Request<'a> {
@@ -206,16 +223,14 @@ impl Run {
             true => (step + 1, 0),
             false => (step, end),
         };
-        let every = self.every_steps;
-        let hastened =
-            ends && every > 0 && (step + 1).is_multiple_of(every) && step + 1 < self.total;
-        if hastened {
-            self.hastened.insert(step + 1);
+        let wanted = ends && self.is_wanted(step + 1);
+        if wanted {
+            self.keeps.insert(step + 1);
         }
         let peak = self.spec.optimizer.learning_rate;
         let goal = ends.then(|| Goal {
             learning_rate: self.spec.schedule.learning_rate(peak, step, self.total),
-            keep: hastened || self.checkpoint_due(step + 1) || step + 1 == self.total,
+            keep: wanted || step + 1 == self.total,
         });
         let chosen = self.batches.rows(step);
         let rows = chosen.iter().map(|&index| &self.rows[index as usize]);
@@ -229,7 +244,7 @@ impl Run {
         if step <= self.planned {
             self.planned = step;
             self.begun = begun;
-            self.hastened.retain(|kept| *kept <= step);
+            self.keeps.retain(|kept| *kept <= step);
         }
     }
 
@@ -313,7 +328,7 @@ impl Run {
         self.proof = Some(Proof::of_set_aside(self.progress.step, proven));
         self.standing = Standing::Quarantined(reason.clone());
         self.planned = self.progress.step;
-        self.hastened.clear();
+        self.keeps.clear();
         self.begun = 0;
         self.asked = None;
         let (job, step) = (self.name.clone(), self.progress.step);

@@ -78,11 +78,12 @@ impl<E: Engine> Session<E> {
         self.arrangement = arrangement;
     }
 
-    /// From the next round that is planned on, states of these jobs are wanted after so many steps at most, besides when they ask for
-    /// it; 0: as they ask.
-    pub fn hasten(&mut self, every_steps: u64, whose: impl Fn(&JobName) -> bool) {
+    /// From the next round that is planned on, states are wanted after so many steps at most, besides when jobs ask for it; 0: as
+    /// they ask. States of jobs whose store is behind are put off.
+    pub fn hasten(&mut self, every_steps: u64, is_behind: impl Fn(&JobName) -> bool) {
         for (name, run) in &mut self.runs {
-            run.every_steps = if whose(name) { every_steps } else { 0 };
+            run.hastened = every_steps;
+            run.store_is_behind = is_behind(name);
         }
     }
 
@@ -112,7 +113,7 @@ impl<E: Engine> Session<E> {
         if let Some(problem) = self.refuses(&name, &rows) {
             return Ok(Err(problem));
         }
-        let mut run = Run::new(name.clone(), spec, layout, rows, progress);
+        let mut run = Run::new(name.clone(), spec, layout, rows, progress, E::EVERY_STEPS);
         let newcomer = Newcomer {
             name: &name,
             spec: &run.spec,

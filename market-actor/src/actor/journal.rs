@@ -149,6 +149,28 @@ pub fn look(path: &Path) -> Result<Vec<Entry>, RunError> {
     })
 }
 
+/// Whether a process holds a record, without holding or making it: for who only looks.
+///
+/// # Errors
+/// When its lock is there and cannot be looked at.
+pub fn is_held(path: &Path) -> Result<bool, RunError> {
+    let beside = path.with_extension("lock");
+    let broken = |source| RunError::File {
+        path: beside.clone(),
+        source,
+    };
+    let file = match OpenOptions::new().append(true).open(&beside) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(source) => return Err(broken(source)),
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(broken(error)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use shared::units::Micros;
@@ -169,6 +191,18 @@ mod tests {
             token: NodeName::new(token).unwrap(),
             cause: "test".into(),
         }
+    }
+
+    #[test]
+    fn who_only_looks_sees_whether_a_record_is_held() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("machines.jsonl");
+        assert!(!is_held(&path).expect("it is absent"));
+        assert!(!path.with_extension("lock").exists(), "nothing is made");
+        let held = Journal::open(&path).expect("nobody holds it");
+        assert!(is_held(&path).expect("it can be looked at"));
+        drop(held);
+        assert!(!is_held(&path).expect("it can be looked at"));
     }
 
     #[test]

@@ -33,13 +33,28 @@ pub(super) struct Lesson {
 }
 
 impl Broker {
-    /// Begins a stretch where there is work and an offer, whichever of them was heard of first; ends one without work.
+    /// Slots until the deadline of a stretch.
+    pub(super) fn whole(&self) -> u32 {
+        let slots = self.terms.deadline.0 / self.terms.slot.0.max(1);
+        u32::try_from(slots).unwrap_or(u32::MAX)
+    }
+
+    /// Begins a stretch where there is work and an offer, whichever of them was heard of first; ends one without work, and one that
+    /// is over and of which no work is left.
     pub(super) fn stretch_along(&mut self, effects: &mut Vec<Effect>) {
         let open = self.jobs.iter().any(|job| !job.ended);
         if !self.heard || self.history.is_empty() {
             return;
         }
-        if !open && let Some(over) = self.stretch.take() {
+        let (number, whole) = (self.history.number(), self.whole());
+        let live = || {
+            self.jobs
+                .iter()
+                .filter(|job| job.is_live())
+                .map(|job| job.id)
+        };
+        let over = |own: &mut Stretch| !open || own.is_outlived(number, whole, live());
+        if let Some(over) = self.stretch.take_if(over) {
             self.learn(&over, effects);
             self.lift();
             self.changed();
@@ -54,6 +69,7 @@ impl Broker {
         let (member, chosen) = self.choose();
         self.stretch = Some(Stretch {
             first: self.history.number(),
+            newest: self.jobs.iter().map(|job| job.id).max(),
             before: self.meter.done(),
             member,
             chosen,

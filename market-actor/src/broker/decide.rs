@@ -237,6 +237,7 @@ impl Broker {
         let (held, length) = (self.standing(), self.terms.slot);
         let price = self.history.latest().map(|slot| slot.on_demand_price);
         let price = slot_price(price.unwrap_or(self.terms.on_demand_price), length);
+        let whole = self.whole();
         let Some(stretch) = self.stretch.as_mut().filter(|_| live) else {
             return Err(Unasked::NoWork);
         };
@@ -245,7 +246,6 @@ impl Broker {
             return Err(Unasked::NoRate);
         }
         let slot = stretch.slot(self.history.number());
-        let whole = u32::try_from(self.terms.deadline.0 / length.0.max(1)).unwrap_or(u32::MAX);
         let left = u64::from(whole.saturating_sub(slot));
         let within = Micros(left.saturating_mul(length.0));
         let progress = (self.meter.done() - stretch.before).max(0.0) / rate;
@@ -260,6 +260,7 @@ impl Broker {
         let demands = self.meter.demands(&self.jobs, within, now.wall);
         let place = Place {
             slot,
+            whole,
             progress,
             rate,
             held,

@@ -5,6 +5,7 @@ use shared::units::{MicroUsd, Micros};
 use super::Broker;
 use super::kept::Price;
 use super::purse::Cost;
+use crate::custody::{self, Stage};
 use crate::market::{Pool, Slot};
 use crate::now::Now;
 use crate::policy::tenant::Rules;
@@ -230,6 +231,19 @@ impl Broker {
 
     /// Money for some time of all machines that cost.
     pub(super) fn pay(&mut self, time: Micros) {
+        self.pay_where(time, Self::works);
+    }
+
+    /// The same of a time in which nobody watched: what was to be held then is believed to have worked.
+    pub(super) fn pay_unwatched(&mut self, time: Micros) {
+        let wanted = self.stretch.is_some();
+        self.pay_where(time, |own, held| {
+            let stays = matches!(held.stage, Stage::Booting { .. });
+            wanted && stays && !own.emptying.contains(&held.want.token)
+        });
+    }
+
+    fn pay_where(&mut self, time: Micros, works: impl Fn(&Self, &custody::Held) -> bool) {
         if time.0 == 0 {
             return;
         }
@@ -240,7 +254,7 @@ impl Broker {
                 kind: held.want.kind,
                 hourly: self.price_of(&held.want.pool, held.want.kind),
                 on_demand: self.price_of(&held.want.pool, Kind::OnDemand),
-                works: self.works(held),
+                works: works(self, held),
             })
             .collect();
         self.purse.pay(machines.into_iter(), time);

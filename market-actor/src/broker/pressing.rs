@@ -20,6 +20,8 @@ const AGAIN: f64 = 0.9;
 pub(super) struct Place {
     /// Slots since the work began.
     pub(super) slot: u32,
+    /// And until its deadline.
+    pub(super) whole: u32,
     /// Work done since then, in slots of a machine.
     pub(super) progress: f64,
     /// Tokens that a machine does in a slot.
@@ -97,7 +99,12 @@ impl Broker {
             true => (0, 0.0),
             false => (place.slot, place.progress),
         };
-        let soft = u64::from(slot).saturating_add(ahead);
+        // The deadline of all stays where it is once it is over, as what the work is worth falls from there on.
+        let over = demand.job.is_none() && ahead == 0 && !anew;
+        let soft = match over {
+            true => u64::from(place.whole),
+            false => u64::from(slot).saturating_add(ahead),
+        };
         let soft = soft.clamp(1, u64::from(MOST_SLOTS / 2)) as u32;
         let (work, own) = (demand.work / place.rate, demand.own / place.rate);
         let planned = |work| stretch::problem(&self.terms, work, soft, place.price);

@@ -1,8 +1,11 @@
 //! A stretch of work: from the first job that wants machines until none is left; its deadline, its policy, what it remembers.
 //!
-//! A pause is no end: the deadline of work that is paused and resumed is that of its begin.
+//! A pause is no end: the deadline of work that is paused and resumed is that of its begin. A cluster that is never idle would be in
+//! its first stretch for ever, behind its deadline: once that is over, and none of the jobs of its begin is at work any more, what
+//! is left is work that came later, and begins a stretch of its own.
 
 use serde::{Deserialize, Serialize};
+use shared::ids::JobId;
 use shared::units::{MicroUsd, Micros};
 
 use crate::market::{Market, Pool, Slot};
@@ -21,6 +24,9 @@ const MOST_LOSSES: usize = 4096;
 pub struct Stretch {
     /// Number of the market's slot in which it began.
     pub first: u64,
+    /// The newest job of its begin; not kept by earlier versions.
+    #[serde(default)]
+    pub newest: Option<JobId>,
     /// Tokens done before it began.
     pub before: f64,
     /// Who decides.
@@ -70,6 +76,18 @@ impl Stretch {
         if let Some(last) = self.losses.last_mut() {
             *last += 1;
         }
+    }
+
+    /// Whether its deadline, after so many slots, is over, and all live jobs, given by their ids, came after it began.
+    #[must_use]
+    pub fn is_outlived(
+        &self,
+        number: u64,
+        whole: u32,
+        mut live: impl Iterator<Item = JobId>,
+    ) -> bool {
+        let newest = self.newest;
+        self.slot(number) > whole && live.all(|job| newest.is_some_and(|newest| job > newest))
     }
 
     /// Slots since it began.

@@ -187,6 +187,17 @@ pub struct Orphans {
     pub unclaimed: Vec<Machine>,
     /// Open requests that the provider shows no machine for.
     pub missing: Vec<NodeName>,
+    /// Machines that open requests account for.
+    #[serde(skip)]
+    pub claimed: Vec<Machine>,
+}
+
+impl Orphans {
+    /// Whether record and list agree.
+    #[must_use]
+    pub fn none(&self) -> bool {
+        self.unclaimed.is_empty() && self.missing.is_empty()
+    }
 }
 
 /// Compares what is open with what a provider shows.
@@ -212,6 +223,7 @@ pub fn orphans(open: &BTreeMap<NodeName, Open>, listed: &[Machine]) -> Orphans {
         match token {
             Some(token) if fits => {
                 claimed.insert(token, &machine.id);
+                told.claimed.push(machine.clone());
             }
             _ => told.unclaimed.push(machine.clone()),
         }

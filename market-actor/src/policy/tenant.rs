@@ -39,7 +39,7 @@ pub struct Rules {
     /// Slots in a row without spot after which the job does not wait but goes on demand.
     #[serde(default)]
     pub wait_at_most: Option<u32>,
-    /// When to leave spot of a pool alone.
+    /// When to leave spot alone.
     #[serde(default)]
     pub leave: Option<Leave>,
 }
@@ -158,7 +158,7 @@ impl Rules {
         filled(&situation.offer, count, reason)
     }
 
-    /// Whether the pool took machines too often, not long ago.
+    /// Whether spot machines were taken too often, not long ago.
     fn left(&self, losses: &[u32], length: Micros) -> bool {
         let Some(leave) = self.leave else {
             return false;
@@ -170,8 +170,10 @@ impl Rules {
                 return false;
             }
             let within = &losses[(at + 1).saturating_sub(hour)..=at];
-            let events = within.iter().filter(|lost| **lost > 0).count();
-            events as u32 >= leave.losses.max(1)
+            let lost = within
+                .iter()
+                .fold(0, |sum: u32, lost| sum.saturating_add(*lost));
+            lost >= leave.losses.max(1)
         })
     }
 }
@@ -316,5 +318,20 @@ mod tests {
             .map(|r| r.decision.held.spot)
             .collect();
         assert_eq!(spot[..7], [8, 0, 0, 0, 0, 8, 8]);
+    }
+
+    #[test]
+    fn machines_lost_within_an_hour_count_however_few_slots_that_has() {
+        let rules = Rules {
+            leave: Some(Leave {
+                losses: 3,
+                slots: 4,
+            }),
+            ..Rules::default()
+        };
+        let half = Micros(HOUR / 2);
+        assert!(!rules.left(&[0, 1, 1, 0], half));
+        assert!(rules.left(&[0, 2, 1, 0], half) && rules.left(&[3, 0, 0, 0], half));
+        assert!(!rules.left(&[3, 0, 0, 0, 0], half), "it is over");
     }
 }

@@ -334,6 +334,8 @@ pub struct LimitsSection {
     pub ended_jobs_kept: u64,
     /// Nodes that are gone, the newest: the others are known no more.
     pub gone_nodes_kept: u64,
+    /// Events in the journal, the newest: the others are told no more.
+    pub events_kept: u64,
     /// Jobs that train on one replica at once.
     pub jobs_per_replica: u64,
     /// Largest file uploaded.
@@ -348,6 +350,7 @@ impl Default for LimitsSection {
             jobs: 10_000,
             ended_jobs_kept: 5_000,
             gone_nodes_kept: 1_000,
+            events_kept: 1_000_000,
             jobs_per_replica: 64,
             upload_mib: 1024,
             frame_mib: 16,

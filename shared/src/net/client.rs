@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 use super::backoff::Backoff;
 use super::endpoint::{Endpoint, Peer};
@@ -283,6 +284,9 @@ pub async fn receive_body(
     receive_rest(receiver, file, Sha256::new(), left, output).await
 }
 
+/// How long nothing of a file may come; a peer whose disk hangs answers on its connection still.
+const SILENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 60 });
+
 /// Reads the last bytes of a file, the hash of those before being known; checks the hash of the whole.
 pub(super) async fn receive_rest(
     receiver: &mut Receiver,
@@ -293,7 +297,11 @@ pub(super) async fn receive_rest(
 ) -> Result<(), ClientError> {
     while left > 0 {
         let most = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
-        let Some(piece) = receiver.piece(most).await? else {
+        let piece = timeout(SILENCE, receiver.piece(most)).await;
+        let silent = |_| NetError::Lost {
+            reason: format!("nothing of {} came for {} s", file.path, SILENCE.as_secs()),
+        };
+        let Some(piece) = piece.map_err(silent)?? else {
             return Err(differs(file, format!("its stream ends {left} bytes early")));
         };
         hash.update(&piece);

@@ -238,7 +238,7 @@ pub enum Reply {
     Jobs(Vec<JobView>),
     /// The job.
     Job(Box<JobView>),
-    /// Some events; empty while a follower waits, as a sign of life.
+    /// Some events, in their order.
     Events(Vec<EventView>),
     /// More text.
     Piece(String),

@@ -140,6 +140,8 @@ pub struct ClusterView {
     pub uptime: Micros,
     /// Tokens trained per second over the last half minute.
     pub tokens_per_second: f64,
+    /// The newest event: what comes is behind it.
+    pub newest_event: EventNumber,
 }
 
 /// What the planner is asked about a cluster as it stands, to be answered by whoever asks for it: both have the planner.

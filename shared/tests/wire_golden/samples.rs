@@ -268,6 +268,7 @@ pub(crate) fn replies() -> Vec<Reply> {
         clock: Micros(8),
         uptime: Micros(9),
         tokens_per_second: 12.5,
+        newest_event: EventNumber(7),
     };
     let event = EventView {
         number: EventNumber(1),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coordinator::plan::arrange::{Arrangement, Levels, optimizers, rounds, with_levels};
+use coordinator::plan::arrange::{Arrangement, Levels, optimizers, with_each};
 use coordinator::plan::estimate::Loads;
 use coordinator::plan::pipeline::Pipeline;
 use coordinator::plan::place::{Fleet, NoPlace, Seats, place};
@@ -144,15 +144,22 @@ impl<'a> Oracle<'a> {
         each.collect()
     }
 
-    /// How jobs train together: asked thousands of times, so without the look at what other levels would give, and for many
-    /// jobs by runs alone.
+    /// How jobs train together, with the levels that are on and without them: asked thousands of times, so for many jobs by
+    /// runs alone, and without what padding leads to.
     fn arranged(&self, pipeline: &Pipeline<'_>, tasks: &[&Task]) -> Option<Arrangement> {
         let options = &self.snapshot.options;
-        let levels = Levels {
+        let on = Levels {
             search: tasks.len() <= SEARCHED,
             ..Levels::of(options)
         };
-        with_levels(pipeline, tasks, options, levels)
+        let unfused = Levels { fuse: false, ..on };
+        let neither = Levels {
+            order: false,
+            ..unfused
+        };
+        let mut levels = vec![on, unfused, neither];
+        levels.dedup();
+        with_each(pipeline, tasks, options, &levels)
     }
 
     fn predict(&self, company: &Company) -> Option<Pace> {
@@ -172,7 +179,7 @@ impl<'a> Oracle<'a> {
             return Some(Pace { step, tokens, busy });
         }
         let found = self.arranged(&pipeline, &tasks)?;
-        let step = rounds::time(&pipeline, &tasks, &found, self.snapshot.options.order);
+        let step = found.round;
         let busy = found.busy.iter().sum::<u64>() + found.optimizer * self.width as u64;
         // Dealt into runs, passes are about as large as those that were arranged: stages are never busy for longer than a round.
         Some(Pace {
@@ -210,7 +217,12 @@ impl<'a> Oracle<'a> {
             return false;
         };
         let rule = self.snapshot.options.saturation;
-        rule.joins(without.rate(), with.rate())
+        if rule.joins(without.rate(), with.rate()) {
+            return true;
+        }
+        let alone = self.pace(&Company::from([(kind, 1)]));
+        let apart = |alone: Pace| without.step.saturating_add(alone.step);
+        alone.is_some_and(|alone| rule.is_no_slower(apart(alone), with.step))
     }
 }
 

@@ -53,6 +53,7 @@ fn kind(lengths: Vec<u32>, rank: u64) -> Task {
         adapter: Adapter::lora(rank),
         bytes_per_value: 16,
         lengths,
+        longest_row: 0,
         counted_permille: 1000,
         steps: 1,
         arrived: Micros(0),

@@ -160,7 +160,7 @@ impl World {
         self.instances[instance].records += records;
         if self.instances[instance].records >= 100 {
             self.instances[instance].records = 0;
-            if let Err(error) = self.journal.snapshot(lease, &self.shadow) {
+            if let Err(error) = self.journal.snapshot(lease, &self.shadow, u64::MAX) {
                 self.check.fail("SIM-8", error.to_string());
             }
         }

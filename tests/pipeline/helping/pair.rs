@@ -13,7 +13,7 @@ use gpu_actor::link::{ChunkLink, Parcel, local};
 use gpu_actor::model::Model;
 use gpu_actor::pipeline::Place;
 use gpu_actor::replica::error::ReplicaError;
-use gpu_actor::replica::lead::{Admission, Lead, Start, TextRequest};
+use gpu_actor::replica::lead::{Admission, Lead, TextRequest};
 use gpu_actor::replica::seat::{LeadSettings, Ports, Seat};
 use gpu_actor::replica::watch::Watch;
 use gpu_actor::sample::choice::Sampling;
@@ -23,7 +23,7 @@ use shared::model::Family;
 use system_tests::methods;
 use system_tests::plan::{Plan, plain};
 
-use crate::run::{Manner, Store, admission, admit, fresh, store, stored};
+use crate::run::{Manner, Store, admission, admit, begin, store, stored};
 use crate::tiny;
 
 /// The replica that leads, and the one that helps.
@@ -162,7 +162,7 @@ impl Pair {
 
     /// The job, its steps shared with the test.
     pub(super) fn shared(&self) -> Admission {
-        let start = Start::State(Box::new(fresh(&self.plan, &self.model)));
+        let start = begin(&self.store, &self.plan, &self.model);
         Admission {
             replicas: vec![HOME, HELPER],
             ..admission(&self.plan, &self.model, start)

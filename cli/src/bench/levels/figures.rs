@@ -28,16 +28,16 @@ pub(crate) struct Found {
     pub(crate) micro_batches: u64,
     /// Rows of the largest pass.
     pub(crate) pass_rows: u64,
-    /// Milliseconds of a step.
+    /// Milliseconds of a round.
     pub(crate) predicted_ms: f64,
-    /// Milliseconds of a step.
+    /// Milliseconds of a round.
     pub(crate) measured_ms: f64,
     /// Of the measured time, with its sign.
     pub(crate) error_percent: f64,
 }
 
 impl Found {
-    /// Of a plan that took so many seconds a step; `own` rows are data.
+    /// Of a plan that took so many seconds a round; `own` rows are data.
     pub(crate) fn of(planned: &Planned, seconds: f64, own: usize) -> Self {
         let (measured_ms, predicted_ms) = (seconds * 1e3, planned.predicted as f64 / 1e6);
         let rows = planned.workload.total();
@@ -67,6 +67,8 @@ pub(crate) struct Figures {
     pub(crate) stages: usize,
     /// Compute threads of each.
     pub(crate) threads: usize,
+    /// Whether the plans took turns: else one followed another, as they do not fit into memory at once.
+    pub(crate) in_turns: bool,
     /// The first has all levels on.
     pub(crate) found: Vec<Found>,
     /// Mean of the errors without their signs.
@@ -129,6 +131,9 @@ impl Figures {
             table.text(),
             self.mean_error_percent
         );
+        if !self.in_turns {
+            text.push_str("one plan after another: they do not fit into memory at once\n");
+        }
         for (off, light, heavy) in PAPER {
             text.push_str(&format!(
                 "paper, {}: {light} light, {heavy} heavy (LLaMA-7B, 4 GPUs)\n",
@@ -164,6 +169,7 @@ mod tests {
             jobs: 8,
             stages: 2,
             threads: 1,
+            in_turns: true,
             found: vec![
                 found(Off::Nothing, 90.0, 100.0),
                 found(Off::Fuse, 120.0, 125.0),

@@ -79,7 +79,7 @@ pub(crate) struct Planned {
     pub(crate) micro_batches: u64,
     /// Hybrid tasks, as they are carried out.
     pub(crate) hybrid_tasks: usize,
-    /// Nanoseconds of a step, predicted.
+    /// Nanoseconds of a round, predicted.
     pub(crate) predicted: u64,
 }
 
@@ -190,7 +190,7 @@ impl<'a> Question<'a> {
         });
         let pass_rows = parts.max().unwrap_or(0);
         let specs = workload.specs()?;
-        let predicted = arrangement.step();
+        let predicted = arrangement.round;
         let replica = Replica {
             seats: self.seats.clone(),
             jobs: self.snapshot.tasks.keys().copied().collect(),

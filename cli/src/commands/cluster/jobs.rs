@@ -107,6 +107,7 @@ mod tests {
             };
             match request {
                 Request::Events { .. } => vec![Reply::Done],
+                Request::Status => vec![Reply::Cluster(samples::cluster())],
                 _ => vec![Reply::Job(Box::new(samples::job(3, "a", state)))],
             }
         });

@@ -1,8 +1,9 @@
 //! `spotmux drain`, `migrate`: work taken off nodes.
 
 use serde_json::json;
-use shared::ids::NodeName;
+use shared::ids::{EventNumber, NodeName};
 use shared::wire::request::Request;
+use shared::wire::view::ClusterView;
 
 use crate::args::{DrainArgs, MigrateArgs};
 use crate::desk::{Desk, wait};
@@ -25,7 +26,7 @@ pub(crate) fn drain(args: &DrainArgs, desk: &Desk<'_>) -> Result<Exit, Failure> 
         undo: args.undo,
         force: args.force,
     };
-    order(desk, &request, args.wait, node)?;
+    order(desk, &request, args.wait, node, &|_, _| Ok(()))?;
     let (state, text) = match (args.undo, args.wait) {
         (true, _) => ("undrained", format!("node {node} may have work again")),
         (false, true) => ("empty", format!("node {node} holds nothing")),
@@ -54,7 +55,9 @@ pub(crate) fn migrate(args: &MigrateArgs, desk: &Desk<'_>) -> Result<Exit, Failu
         from: node.clone(),
         to: args.to.clone(),
     };
-    order(desk, &request, args.wait, node)?;
+    order(desk, &request, args.wait, node, &|status, after| {
+        called_off(desk, status, after)
+    })?;
     let (state, text) = if args.wait {
         ("moved", format!("the stage of node {node} has moved"))
     } else {
@@ -70,8 +73,33 @@ pub(crate) fn migrate(args: &MigrateArgs, desk: &Desk<'_>) -> Result<Exit, Failu
     Ok(Exit::Done)
 }
 
-/// Asks, and waits until the node holds nothing and nothing moves.
-fn order(desk: &Desk<'_>, request: &Request, waits: bool, node: &NodeName) -> Result<(), Failure> {
+/// A move that was called off does not come again, and leaves the stage where it is.
+fn called_off(desk: &Desk<'_>, status: &ClusterView, after: EventNumber) -> Result<(), Failure> {
+    if status.moving.is_some() {
+        return Ok(());
+    }
+    let mut why = None;
+    wait::so_far(desk, None, after, &mut |event| {
+        if event.kind == "migration_called_off" {
+            why = Some(event.message.clone());
+        }
+        Ok(())
+    })?;
+    why.map_or(Ok(()), |why| {
+        let message = format!("the move was called off, and the stage stays where it is: {why}");
+        Err(Failure::new(Exit::Conflict, message).hint("spotmux nodes shows who could take it"))
+    })
+}
+
+/// Asks, and waits until the node holds nothing and nothing moves; `vain` says why that will not come, of a cluster where the
+/// node still holds something.
+fn order(
+    desk: &Desk<'_>,
+    request: &Request,
+    waits: bool,
+    node: &NodeName,
+    vain: &dyn Fn(&ClusterView, EventNumber) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let after = if waits {
         wait::newest(desk)?
     } else {
@@ -87,6 +115,9 @@ fn order(desk: &Desk<'_>, request: &Request, waits: bool, node: &NodeName) -> Re
             .nodes
             .iter()
             .any(|seen| seen.name == *node && seen.holds.is_some());
+        if held {
+            vain(&status, after)?;
+        }
         Ok(!held && status.moving.is_none())
     })
 }
@@ -96,6 +127,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use shared::wire::request::Reply;
+    use shared::wire::view::Level;
 
     use super::*;
     use crate::args::{ClusterArgs, Consent};
@@ -117,15 +149,19 @@ mod tests {
     #[test]
     fn a_wait_ends_when_the_node_holds_nothing_and_nothing_moves() {
         let control = Scripted::new(|request, before| match request {
-            Request::Events { follow: false, .. } => vec![Reply::Done],
-            Request::Events { .. } => vec![Reply::Events(vec![]); 5],
+            Request::Events { .. } => {
+                let event = |number| samples::event(number, Level::Info, "step", "");
+                (8..13)
+                    .map(|number| Reply::Events(vec![event(number)]))
+                    .collect()
+            }
             Request::Drain { .. } => vec![Reply::Done],
             Request::Status => {
                 let mut cluster = samples::cluster();
-                if before > 4 {
+                if before > 3 {
                     cluster.nodes[0].holds = None;
                 }
-                if before > 5 {
+                if before > 4 {
                     cluster.moving = None;
                 }
                 vec![Reply::Cluster(cluster)]
@@ -137,6 +173,41 @@ mod tests {
         let asked = control.asked.borrow();
         let looks = asked.iter().filter(|request| **request == Request::Status);
         assert_eq!(looks.count(), 4, "{asked:?}");
+    }
+
+    #[test]
+    fn a_wait_for_a_move_that_is_called_off_ends_with_its_reason() {
+        let control = Scripted::new(|request, before| match request {
+            Request::Events { follow, .. } => {
+                let off = "migration_called_off";
+                let event = samples::event(8, Level::Warn, off, "plan e3 does not come: no room");
+                let events = Reply::Events(vec![event]);
+                if *follow {
+                    vec![events]
+                } else {
+                    vec![events, Reply::Done]
+                }
+            }
+            Request::Migrate { .. } => vec![Reply::Done],
+            Request::Status => {
+                let mut cluster = samples::cluster();
+                if before > 2 {
+                    cluster.moving = None;
+                }
+                vec![Reply::Cluster(cluster)]
+            }
+            other => panic!("{other:?}"),
+        });
+        let moves = MigrateArgs {
+            node: NodeName::new("n1").unwrap(),
+            to: None,
+            wait: true,
+            consent: Consent::default(),
+            cluster: ClusterArgs::default(),
+        };
+        let ended = at(&control, Some(true), |desk| migrate(&moves, desk)).unwrap_err();
+        assert_eq!(ended.exit, Exit::Conflict);
+        assert!(ended.message().contains("no room"), "{}", ended.message());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! `spotmux market orphans`: what the record of machines and the provider do not agree on.
+//! `spotmux market orphans`: what the record of machines and the provider do not agree on, and machines on record that nobody looks
+//! after, since no market actor runs.
 
 use market_actor::actor::MarketSettings;
 use market_actor::actor::journal::{self, Journal};
@@ -22,6 +23,8 @@ struct Told<'a> {
     listed: usize,
     #[serde(flatten)]
     orphans: &'a Orphans,
+    /// Machines on record that run while no market actor does.
+    unattended: Vec<&'a str>,
 }
 
 /// Runs the command: without `--release` nothing is changed, and no file is written.
@@ -36,6 +39,8 @@ pub(super) fn run(
     let open = record::open(&entries);
     let listed = listed(&told)?;
     let orphans = record::orphans(&open, &listed);
+    let attended = journal::is_held(&told.record()).or_exit(Exit::Internal)?;
+    let unattended = unattended(&orphans, attended);
     let mut table = Table::new(&[
         ("machine", Align::Left),
         ("request", Align::Left),
@@ -49,6 +54,14 @@ pub(super) fn run(
             "running, and on no record: it costs money".to_owned(),
         ]);
     }
+    for machine in unattended {
+        let token = machine.token.as_ref().map_or("-", NodeName::as_str);
+        table.row([
+            machine.id.clone(),
+            token.to_owned(),
+            "running, on record, and no market actor runs: it costs money".to_owned(),
+        ]);
+    }
     for token in &orphans.missing {
         let id = open.get(token).and_then(|own| own.id.clone());
         table.row([
@@ -58,7 +71,7 @@ pub(super) fn run(
         ]);
     }
     let mut text = format!("{} machines on record, {} run\n", open.len(), listed.len());
-    if orphans == Orphans::default() {
+    if orphans.none() && unattended.is_empty() {
         text.push_str("no orphans");
     } else {
         text.push_str(&table.text());
@@ -68,21 +81,32 @@ pub(super) fn run(
             held: open.keys().collect(),
             listed: listed.len(),
             orphans: &orphans,
+            unattended: unattended.iter().map(|own| own.id.as_str()).collect(),
         },
         &text,
     )?;
-    if orphans.unclaimed.is_empty() {
+    if orphans.unclaimed.is_empty() && unattended.is_empty() {
         return Ok(Exit::Done);
     }
     if args.release {
         release(&told, &listed, output)?;
-    } else {
-        output.next(&[
-            "spotmux market orphans --release".into(),
-            "spotmux market-actor   # it releases what is on no record".into(),
-        ]);
+        return Ok(Exit::Done);
     }
-    Ok(Exit::Done)
+    output.next(&[
+        "spotmux market orphans --release".into(),
+        "spotmux up   # its market actor goes on with those on record, and releases the others"
+            .into(),
+    ]);
+    // Scripts see it.
+    Ok(Exit::Conflict)
+}
+
+/// Machines on record, where no market actor looks after them.
+fn unattended(orphans: &Orphans, attended: bool) -> &[Machine] {
+    match attended {
+        true => &[],
+        false => &orphans.claimed,
+    }
 }
 
 /// Asks the provider without changing anything.
@@ -104,18 +128,20 @@ fn listed(told: &MarketSettings) -> Result<Vec<Machine>, Failure> {
     }
 }
 
-/// Ends listed machines that are on no record. The record is held meanwhile: a market actor that runs does it itself. It may have
-/// grown since it was looked at, so it is compared again: a machine is on record before it is in a list.
+/// Ends listed machines: those on no record, and those on record, since no market actor runs. The record is held meanwhile: a market
+/// actor that runs does the former itself and needs the latter. It may have grown since it was looked at, so it is compared again: a
+/// machine is on record before it is in a list. What is on record is closed by the next market actor, which sees that it is gone.
 fn release(told: &MarketSettings, listed: &[Machine], output: &Output) -> Result<(), Failure> {
     let (_held, entries) = Journal::open(&told.record()).or_exit(Exit::Conflict)?;
-    let machines = record::orphans(&record::open(&entries), listed).unclaimed;
+    let found = record::orphans(&record::open(&entries), listed);
+    let machines = found.unclaimed.into_iter().chain(found.claimed);
     let mut provider = told
         .offered
         .clone()
         .provider(&told.folder, &told.clocks.wall)
         .or_exit(Exit::Internal)?;
     let runtime = runtime()?;
-    for machine in &machines {
+    for machine in machines {
         let asked = async { timeout(told.patience, provider.release(&machine.id)).await };
         match runtime.block_on(asked) {
             Ok(done) => done.or_exit(Exit::Unreachable)?,

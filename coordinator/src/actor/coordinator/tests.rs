@@ -63,6 +63,7 @@ fn settings(folder: &Path) -> CoordinatorSettings {
         lease: Micros::of_millis(600_000),
         largest_upload: Bytes(1),
         snapshot_every: 1_000,
+        events_kept: u64::MAX,
         tick: Duration::from_secs(3_600),
         steady: Arc::new(|| Micros(1)),
         wall: Arc::new(|| Micros(1)),

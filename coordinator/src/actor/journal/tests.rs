@@ -53,9 +53,9 @@ impl Journal for Watched {
         self.inner.lock().unwrap().append(lease, records)
     }
 
-    fn snapshot(&mut self, lease: &Lease, book: &Book) -> Result<(), JournalError> {
+    fn snapshot(&mut self, lease: &Lease, book: &Book, kept: u64) -> Result<(), JournalError> {
         self.say("snapshot");
-        self.inner.lock().unwrap().snapshot(lease, book)
+        self.inner.lock().unwrap().snapshot(lease, book, kept)
     }
 
     fn load(&mut self) -> Result<Loaded, JournalError> {

@@ -182,6 +182,8 @@ mod tests {
             busy: Vec::new(),
             bytes: Vec::new(),
             optimizer: 0,
+            deal: (2 * stages).div_ceil(tasks.len()),
+            round: 0,
         };
         let chunks = |rows: &u64| {
             let piece = |part| Piece {

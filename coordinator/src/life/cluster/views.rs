@@ -32,6 +32,7 @@ impl Coordinator {
             uptime: self.now.steady.since(self.members.began()),
             clock: self.now.wall,
             tokens_per_second: self.members.speed(self.now.steady),
+            newest_event: self.book.last,
         }
     }
 

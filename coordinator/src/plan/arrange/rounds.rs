@@ -4,9 +4,10 @@
 //! next rows go in once its own step is closed, and rows of others are under way meanwhile. With one bucket all steps would
 //! close with its last passes, and the pipeline would drain every round. So on several stages the jobs of a hybrid task are
 //! *dealt* into runs of about equal rows that follow each other, each with as many parts fewer: the passes stay as large and
-//! as many, and in each run the steps of other jobs close. So many runs are made that 2 S of them follow each other in a round
-//! of S stages, where jobs allow: S to be on their way, S to hide what the stages say to each other about a step. That is a
-//! matter of order: without it none are dealt.
+//! as many where the parts divide so, and in each run the steps of other jobs close. At most so many runs are made that 2 S of
+//! them follow each other in a round of S stages, where jobs allow: S to be on their way, S to hide what the stages say to each
+//! other about a step. Runs whose parts do not divide make passes smaller or more, so that of one, two, four ... up to that
+//! number the one with the shortest round is taken ([`deal`]). That is a matter of order: without it none are dealt.
 //!
 //! Of steady rounds a stage s does all its passes once, `busy(s)`, and the first pass of a run r enters when the last one of
 //! the round before came back, after `alone(r)`, which is what the run takes of an empty pipeline:
@@ -45,7 +46,7 @@ pub fn runs(
     };
     let bucket = |bucket: &usize| plan.buckets[*bucket].iter().map(task).collect();
     let buckets: Vec<Vec<HybridTask<usize>>> = plan.template.buckets.iter().map(bucket).collect();
-    let most = (2 * stages).div_ceil(buckets.len().max(1));
+    let most = plan.deal;
     if !ordered || stages < 2 || most < 2 {
         return buckets;
     }
@@ -67,9 +68,32 @@ pub fn runs(
     dealt
 }
 
+/// Jobs above which only no runs and the most runs are compared.
+const COMPARED: usize = 64;
+
+/// Chooses into how many runs buckets are dealt, and notes what a round takes then. Of equal rounds that of the most runs is
+/// taken: they hide what stages say to each other, which is not in the formula.
+pub fn deal(pipeline: &Pipeline<'_>, tasks: &[&Task], plan: &mut Arrangement, ordered: bool) {
+    let buckets = plan.template.buckets.len().max(1);
+    let most = match ordered && pipeline.len() > 1 {
+        true => (2 * pipeline.len()).div_ceil(buckets),
+        false => 1,
+    };
+    let between = (1..usize::BITS).map(|power| 1 << power);
+    let between = between.take_while(|runs| *runs < most && tasks.len() <= COMPARED);
+    let mut tried: Vec<usize> = std::iter::once(1).chain(between).chain([most]).collect();
+    tried.dedup();
+    let rounds = tried.into_iter().map(|runs| {
+        plan.deal = runs;
+        (time(pipeline, tasks, plan, ordered), runs)
+    });
+    let rounds: Vec<(u64, usize)> = rounds.collect();
+    let best = rounds.into_iter().rev().min_by_key(|(round, _)| *round);
+    (plan.round, plan.deal) = best.unwrap_or_else(|| (plan.step(), 1));
+}
+
 /// Nanoseconds of a step of these jobs while rounds follow each other. With one run nothing follows: that of a step by itself.
-#[must_use]
-pub fn time(pipeline: &Pipeline<'_>, tasks: &[&Task], plan: &Arrangement, ordered: bool) -> u64 {
+fn time(pipeline: &Pipeline<'_>, tasks: &[&Task], plan: &Arrangement, ordered: bool) -> u64 {
     let stages = pipeline.len();
     let rows = |job: usize| tasks[job].tokens();
     let runs = runs(plan, stages, &rows, ordered);

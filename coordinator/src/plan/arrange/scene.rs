@@ -132,8 +132,11 @@ impl<'a> Scene<'a> {
             busy: busy.collect(),
             bytes: bytes.collect(),
             buckets,
-            template,
             optimizer: self.optimizer,
+            // Of one by itself, until rounds are looked at.
+            deal: 1,
+            round: template.latency.saturating_add(self.optimizer),
+            template,
         }
     }
 }

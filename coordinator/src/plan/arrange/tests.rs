@@ -26,14 +26,14 @@ fn weighed(problem: &Snapshot) -> Option<Weighed> {
 }
 
 fn holds(weighed: &Weighed) -> Result<(), String> {
-    let (step, without) = (weighed.plan.step(), weighed.without);
+    let (round, without) = (weighed.plan.round, weighed.without);
     for (level, off) in [
         ("fuse", without.fuse),
         ("order", without.order),
         ("align", without.align),
     ] {
-        if off.is_some_and(|off| off < step) {
-            return Err(format!("{step} ns, without {level} {off:?}"));
+        if off.is_some_and(|off| off < round) {
+            return Err(format!("{round} ns, without {level} {off:?}"));
         }
     }
     Ok(())
@@ -181,7 +181,7 @@ proptest! {
         for (fuse, order) in [(true, true), (false, true), (true, false), (false, false)] {
             let levels = Levels { fuse, order, search: true };
             let shared = leveled(&scenes, &problem.options, levels);
-            let own = with_levels(&pipeline, &tasks, &problem.options, levels);
+            let own = leveled(&Scenes::new(&pipeline, &tasks), &problem.options, levels);
             prop_assert_eq!(shared, own);
         }
     }

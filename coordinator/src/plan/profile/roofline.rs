@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::curve::Curve;
+use super::super::curve::{Curve, LARGEST};
 
 const BILLION: u128 = 1_000_000_000;
 
@@ -81,18 +81,16 @@ impl Roofline {
                 low = middle + 1;
             }
         }
-        let mut sizes = vec![1, low.saturating_sub(1).max(1), low, 1 << 31];
+        // The slope beyond the bend is read off where nothing is cut off yet.
+        let mut far = 1u64 << 31;
+        while far / 2 > low && self.nanos(work, far) > LARGEST {
+            far /= 2;
+        }
+        let mut sizes = vec![1, low.saturating_sub(1).max(1), low, far];
         sizes.sort_unstable();
         sizes.dedup();
-        let points: Vec<(u64, u64)> = sizes
-            .into_iter()
-            .map(|size| {
-                (
-                    size,
-                    self.nanos(work, size).min(super::super::curve::LARGEST),
-                )
-            })
-            .collect();
+        let point = |size| (size, self.nanos(work, size).min(LARGEST));
+        let points: Vec<(u64, u64)> = sizes.into_iter().map(point).collect();
         Curve::new(&points).unwrap_or_else(|_| Curve::flat(self.launch_nanos))
     }
 
@@ -110,5 +108,31 @@ impl Roofline {
         let busy = u128::from(self.busy(work, tokens));
         let all = u128::from(self.nanos(work, tokens)).max(1);
         (busy * 1000 / all).max(1) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_device_takes_as_long_as_it_is_slow() {
+        let slow = Roofline {
+            flops_per_second: 16_000_000_000,
+            bytes_per_second: 10_000_000_000,
+            compute_permille: 1000,
+            memory_permille: 1000,
+            launch_nanos: 0,
+        };
+        // The products of a model of 6.6e9 weights.
+        let work = Work {
+            launches: 1,
+            operations: 13_200_000_000,
+            ..Work::default()
+        };
+        let curve = slow.curve(&work);
+        for tokens in [1, 64, 2_048, 1 << 16] {
+            assert_eq!(curve.at(tokens), slow.nanos(&work, tokens), "{tokens}");
+        }
     }
 }

@@ -12,16 +12,13 @@ use shared::wire::order::JobOrder;
 
 use super::super::beside;
 use super::super::traces::name;
-use crate::artifacts::recover;
-use crate::artifacts::{ArtifactError, Artifacts};
+use crate::artifacts::{ArtifactError, Artifacts, first, recover};
 use crate::link::bell::Bell;
 use crate::peft::layout::Layout;
 use crate::peft::{files, going_on};
 use crate::replica::lead::{Admission, Start};
-use crate::stage::optim::OptimizerState;
 use crate::train::identity::Identity;
 use crate::train::job_state::JobState;
-use crate::train::progress::Progress;
 use crate::train::seal;
 
 /// Where is looked, and for whose backbone.
@@ -30,6 +27,8 @@ pub(super) struct Sources {
     pub(super) backbone: String,
     pub(super) products: Products,
     pub(super) shape: Arc<ModelShape>,
+    /// Leadership and plan under which states are written.
+    pub(super) written: (u64, u64),
 }
 
 /// A job for the lead, and the step of the durable state it goes on from, if there is one.
@@ -85,7 +84,9 @@ fn of(order: &JobOrder, around: &Sources) -> Result<Found, Reason> {
     let (start, recovered) = match found.recovered {
         Some(recovered) => {
             let step = recovered.manifest.progress.step;
-            (Start::Stored(Box::new(recovered.manifest)), Some(step))
+            // Before the first step there is nothing to go on with: that is what the job starts from.
+            let recovered_at = Some(step).filter(|step| *step > 0);
+            (Start::Stored(Box::new(recovered.manifest)), recovered_at)
         }
         None => (fresh(order, around, &own, &identity, &layout)?, None),
     };
@@ -149,12 +150,17 @@ fn fresh(
         )));
     }
     tracing::debug!(job = %own, "starts from an imported adapter");
-    let state = JobState {
-        optimizer: OptimizerState::new(&identity.spec.optimizer, imported.values.len()),
-        values: imported.values,
-        progress: Progress::default(),
-    };
-    Ok(Start::State(Box::new(state)))
+    let state = JobState::fresh(spec, imported.values);
+    let layers = around.shape.layers;
+    let stored = first::store(
+        &*around.store,
+        (own, identity),
+        state,
+        layers,
+        around.written,
+    );
+    let manifest = stored.map_err(|error| system(error.to_string()))?;
+    Ok(Start::Stored(Box::new(manifest)))
 }
 
 /// Bytes of the store that must have this hash.

@@ -159,6 +159,7 @@ impl Office {
         let (time, heard) = (Arc::clone(&now), Arc::clone(&told));
         let around = Surroundings {
             epoch: PlanEpoch(1),
+            term: Term(1),
             store: Arc::clone(&store) as Arc<dyn Artifacts>,
             backbone: "ab".into(),
             products: Products::F32,
@@ -203,7 +204,7 @@ impl Office {
         self.store.inner.put(key, &rows).unwrap();
         let mut spec: shared::job::JobSpec = serde_json::from_str(
             r#"{"name":"one","adapter":{"method":"lora","rank":2},"data":{"train":"d.jsonl"},
-                "train":{"batch_size":1}}"#,
+                "train":{"batch_size":1},"checkpoint":{"every_steps":0}}"#,
         )
         .unwrap();
         spec.train.steps = Some(steps);
@@ -551,6 +552,12 @@ fn tx_1_what_is_asked_too_much_or_too_late_is_answered() {
     let mut other = Office::open();
     orders.send(sample(1, None, 9)).unwrap();
     let stop = AtomicBool::new(true);
-    run(other.lead.take().unwrap(), &other.around, &commands, &stop).unwrap();
+    run(
+        other.lead.take().unwrap(),
+        &other.around,
+        &commands,
+        &Arc::new(stop),
+    )
+    .unwrap();
     assert_eq!(other.count(refused), 1);
 }

@@ -161,12 +161,6 @@ fn words_survive_a_format_that_does_not_describe_itself() {
         attach(Source::Fresh {
             init_tokens: vec![1],
         }),
-        attach(Source::Given {
-            values: vec![1.0],
-            first: vec![2.0],
-            second: Vec::new(),
-            step: 1,
-        }),
         attach(Source::Stored {
             manifest: "{}".into(),
         }),

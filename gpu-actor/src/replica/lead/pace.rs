@@ -79,6 +79,6 @@ impl Lead {
     pub(super) fn prepare_rounds(&mut self) {
         self.settling = None;
         let (every, ledger) = (self.every_steps, &self.ledger);
-        self.session.hasten(every, |job| !ledger.is_behind(job));
+        self.session.hasten(every, |job| ledger.is_behind(job));
     }
 }

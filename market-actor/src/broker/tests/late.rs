@@ -3,6 +3,7 @@
 use super::super::*;
 use super::world::*;
 use crate::policy::Policy;
+use crate::problem::decision::Reason;
 
 #[test]
 fn a_job_that_is_forgotten_takes_no_progress_with_it() {
@@ -189,22 +190,72 @@ fn a_deadline_that_is_over_or_far_away_is_weighed_by_the_time_that_is_left() {
     let mut world = World::new(long.clone(), 0);
     // A slot has begun with a rate: what is over is over in the first one too.
     (world.jobs[0].deadline, world.jobs[0].total_steps) = (Some(Micros(S)), 200);
+    world.jobs.push(job(2));
     world.pass(30);
     assert_eq!(world.decided().slot, 0);
-    world.jobs.push(job(2));
+    world.jobs.push(job(3));
     world.pass(2);
     let decided = world.decided();
     assert_eq!((decided.slot, decided.pressing), (0, None), "{decided:?}");
     assert_eq!(decided.late, [JobId(1)]);
     // More slots than a plan has; the first is not asked for any more.
     world.jobs[0].ended = true;
-    let mut far = job(3);
+    let mut far = job(4);
     far.deadline = Some(Micros(60_000 * 60 * S));
     world.jobs.push(far);
     world.restart(long, 50_500 * 60);
     world.pass(130);
     let decided = world.decided();
     assert!(decided.slot > 50_000, "{decided:?}");
-    assert_eq!((decided.pressing, decided.late.len()), (Some(JobId(3)), 0));
+    assert_eq!((decided.pressing, decided.late.len()), (Some(JobId(4)), 0));
     assert_eq!(decided.note, None, "{decided:?}");
+}
+
+/// A market without spot, a deadline after ten slots, and a first job that is not done by then.
+fn overdue() -> World {
+    let mut short = terms();
+    short.deadline = Micros(600 * S);
+    short.choice = fixed(Policy::OnDemand);
+    let mut world = World::new(short, 0);
+    world.jobs = vec![job(1)];
+    world.jobs[0].total_steps = 1_000_000;
+    world
+}
+
+#[test]
+fn work_whose_deadline_is_over_goes_on_with_the_fewest_machines_whoever_comes() {
+    let mut world = overdue();
+    // Jobs that come later have no deadline either, and each has much to do.
+    for id in 2..40 {
+        world.pass(60);
+        world.jobs.push(job(id));
+    }
+    let decided = world.decided();
+    assert_eq!(world.broker.target().count(), 1, "{decided:?}");
+    assert!(
+        matches!(decided.reason, Some(Reason::GivesUp)),
+        "{decided:?}"
+    );
+}
+
+#[test]
+fn a_cluster_that_is_never_idle_begins_anew_once_the_jobs_of_its_begin_are_done() {
+    for paused in [false, true] {
+        let mut world = overdue();
+        world.pass(900);
+        world.jobs.push(job(2));
+        world.jobs[1].total_steps = 1_000;
+        world.pass(600);
+        let first = |world: &World| world.broker.stretch.as_ref().map(|own| own.first);
+        let before = first(&world);
+        // Done, or paused and forgotten.
+        (world.jobs[0].ended, world.jobs[0].paused) = (!paused, paused);
+        world.pass(120);
+        assert!(first(&world) > before, "{before:?}");
+        let decided = world.decided();
+        assert!(
+            !matches!(decided.reason, Some(Reason::GivesUp)),
+            "{decided:?}"
+        );
+    }
 }

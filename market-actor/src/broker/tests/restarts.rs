@@ -115,6 +115,17 @@ fn br_6_money_deadline_and_policy_survive_a_restart() {
 }
 
 #[test]
+fn br_6_machines_are_no_waste_for_nobody_having_watched_them() {
+    let mut world = World::new(terms(), 3);
+    world.pass(600);
+    world.restart(terms(), 3_600);
+    world.pass(60);
+    let account = world.broker.purse.of(JobId(1));
+    let waste = account.waste.0 as f64 / account.spent().0 as f64;
+    assert!(waste < 0.1, "{waste}");
+}
+
+#[test]
 fn br_6_what_must_survive_is_kept_before_anything_follows_from_it() {
     let mut world = World::new(terms(), 2);
     world.pass(5);

@@ -510,6 +510,12 @@ pub const KEYS: &[Key] = &[
         "the newest that are gone, about 1 KiB each; the others are known no more",
     ),
     key(
+        "limits.events_kept",
+        count(1_000, 1_000_000_000),
+        "events",
+        "the newest in the journal, about 300 bytes each on disk; the others are told no more",
+    ),
+    key(
         "limits.jobs_per_replica",
         count(1, 4096),
         "jobs",

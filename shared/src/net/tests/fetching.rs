@@ -126,6 +126,16 @@ async fn rs_2_what_was_cut_off_goes_on_where_it_was() {
 }
 
 #[tokio::test]
+async fn a_peer_of_whom_nothing_comes_is_not_waited_for() {
+    let case = Case::new().await;
+    // After the first piece it rests for hours.
+    case.shelve(&body(), 1, 10);
+    let told = case.fetch().await.unwrap_err().to_string();
+    assert!(told.contains("nothing of model.safetensors came"), "{told}");
+    assert!(case.partial().exists(), "what came stays");
+}
+
+#[tokio::test]
 async fn bytes_that_are_not_what_was_said_are_thrown_away() {
     let case = Case::new().await;
     // The one who hands out may be at its rest still when the next is asked for.

@@ -158,8 +158,12 @@ fn a_wait_goes_on_over_a_restart_and_knows_the_end_of_a_job_that_is_let_go_of() 
         Request::Events { follow: true, .. } if before < 14 => {
             refused(RefusalCode::Busy, "it is ending")
         }
-        Request::Events { follow: true, .. } => vec![Reply::Events(Vec::new())],
-        Request::Events { after, .. } if before > 14 && after.0 == 0 => {
+        Request::Events { follow: true, .. } => {
+            let step = samples::event(8, Level::Info, "step", "");
+            vec![Reply::Events(vec![step])]
+        }
+        Request::Status => vec![Reply::Cluster(samples::cluster())],
+        Request::Events { after, .. } if before > 14 && after.0 == 7 => {
             let well = samples::event(8, Level::Info, "job_succeeded", "");
             vec![Reply::Events(vec![well]), Reply::Done]
         }
@@ -178,7 +182,7 @@ fn a_wait_that_fails_names_the_jobs_that_go_on() {
     let control = Scripted::new(|request, _| match request {
         Request::HasFile(_) => vec![Reply::Done],
         Request::Submit(_) | Request::Job(_) => job(3),
-        Request::Events { follow: false, .. } => vec![Reply::Done],
+        Request::Status => vec![Reply::Cluster(samples::cluster())],
         _ => refused(RefusalCode::Forbidden, "the certificate ended"),
     });
     let failure = at(&control, None, |desk| run(&args, desk)).unwrap_err();

@@ -37,7 +37,7 @@ fn desk_of(mib: u64, profiles: Vec<Profile>) -> Desk {
     desk
 }
 
-/// Submits a job whose adapter takes some seven MiB, and tells of its rows.
+/// Submits a job whose adapter takes some twelve MiB, five of them on their way to the store, and tells of its rows.
 pub(super) fn submit(desk: &mut Desk, name: &str) -> JobId {
     submit_of(desk, name, "t")
 }
@@ -87,7 +87,7 @@ pub(super) fn reason(desk: &mut Desk, job: &str) -> Option<String> {
 
 #[test]
 fn a_job_tells_what_became_of_its_samples() {
-    let mut desk = desk(13);
+    let mut desk = desk(20);
     submit(&mut desk, "one");
     let Reply::Job(view) = desk.ask(Request::Job(by_name("one"))) else {
         panic!("a job is answered by a job");
@@ -97,7 +97,7 @@ fn a_job_tells_what_became_of_its_samples() {
 
 #[test]
 fn a_job_waits_for_memory_with_its_reason_and_begins_when_there_is_some() {
-    let mut desk = desk(13);
+    let mut desk = desk(20);
     let first = submit(&mut desk, "one");
     assert_eq!(desk.state(first), JobState::Provisioning);
     let second = submit(&mut desk, "two");
@@ -205,7 +205,7 @@ fn takes_steps(desk: &mut Desk, job: JobId, tokens: u64) {
 
 #[test]
 fn lg_6_what_ended_jobs_were_served_counts_against_their_tenant() {
-    let mut desk = desk(13);
+    let mut desk = desk(20);
     let first = submit_of(&mut desk, "one", "a");
     let other = submit_of(&mut desk, "two", "a");
     let theirs = submit_of(&mut desk, "three", "b");
@@ -222,7 +222,7 @@ fn lg_6_what_ended_jobs_were_served_counts_against_their_tenant() {
 
 #[test]
 fn lg_6_who_comes_back_from_having_no_job_has_no_claim_on_what_it_did_not_use() {
-    let mut desk = desk(13);
+    let mut desk = desk(20);
     let first = submit_of(&mut desk, "one", "a");
     takes_steps(&mut desk, first, 1_000_000);
     submit_of(&mut desk, "two", "b");
@@ -252,7 +252,7 @@ fn a_planner_that_cannot_be_asked_is_told_once_and_jobs_begin_by_number() {
 
 #[test]
 fn cl_12_what_is_noted_of_a_job_goes_with_it() {
-    let mut desk = desk(13);
+    let mut desk = desk(20);
     submit(&mut desk, "one");
     let waits = submit(&mut desk, "two");
     desk.pass(1_000);
@@ -274,13 +274,13 @@ fn cl_12_what_is_noted_of_a_job_goes_with_it() {
 
 #[test]
 fn without_a_measure_of_its_rows_a_job_is_placed_as_before() {
-    let mut desk = desk(13);
+    let mut desk = desk(20);
     desk.train("one", "a");
 }
 
 #[test]
 fn the_same_question_is_asked_once() {
-    let mut desk = desk(13);
+    let mut desk = desk(20);
     submit(&mut desk, "one");
     submit(&mut desk, "two");
     let records = desk.records;
@@ -295,7 +295,7 @@ fn the_same_question_is_asked_once() {
 
 #[test]
 fn the_question_to_the_planner_is_that_of_the_cluster_as_it_stands() {
-    let mut desk = desk(13);
+    let mut desk = desk(20);
     let first = submit(&mut desk, "one");
     let second = submit(&mut desk, "two");
     let Reply::Job(unread) = desk.ask(Request::Submit(submission("three"))) else {

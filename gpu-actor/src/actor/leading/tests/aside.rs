@@ -86,7 +86,7 @@ fn broken_by(rate: f64) -> (u64, Option<u64>) {
     let mut order = breaking(&office);
     let mut spec: shared::job::JobSpec = serde_json::from_str(&order.spec).unwrap();
     spec.optimizer.learning_rate = rate;
-    (spec.checkpoint.every_steps, spec.checkpoint.keep_last) = (1, 1);
+    (spec.checkpoint.every_steps, spec.checkpoint.keep_last) = (Some(1), 1);
     order.spec = serde_json::to_string(&spec).unwrap();
     admit(&office, &mut leading, order);
     turn_until(&mut leading, "it breaks", || office.count(is_aside) > 0);
