@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 use shared::units::MicroUsd;
 use thiserror::Error;
 
+use crate::oracle;
 use crate::problem::offer::Offer;
-use crate::problem::{Problem, ProblemError};
+use crate::problem::{MOST_SLOTS, Problem, ProblemError};
 
 /// What there is for a job at its admission.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +39,38 @@ pub enum Inadmissible {
         machines: u32,
         /// Work that would be done in time.
         work: f64,
+    },
+    /// Not by far: no plan is made for so many slots.
+    #[error(
+        "the work is {asked:e}, flat out on {machines} machines it takes more than {limit} slots, the most that are planned for: work of \
+         at most {work:.1}, which is done within the deadline of {slots} slots, would do",
+        limit = MOST_SLOTS
+    )]
+    TooMuch {
+        /// Slots up to the soft deadline.
+        slots: u32,
+        /// Machines counted on.
+        machines: u32,
+        /// Its work.
+        asked: f64,
+        /// Work that would be done in time.
+        work: f64,
+    },
+    /// More than the best of a back-test is looked for in.
+    #[error(
+        "the best plan of a job of {slots} slots on {fewest} to {most} machines is looked for in {} MiB of memory, the limit is {} MiB: \
+         use longer slots, an earlier deadline or a narrower range of machines",
+        bytes >> 20, oracle::MOST_BYTES >> 20
+    )]
+    TooVast {
+        /// Slots up to the hard deadline.
+        slots: u32,
+        /// Fewest machines.
+        fewest: u32,
+        /// Most machines.
+        most: u32,
+        /// What it would take.
+        bytes: u64,
     },
     /// No number of machines does any of it.
     #[error(
@@ -114,18 +147,30 @@ pub fn admit(problem: &Problem, ground: &Ground) -> Result<(), Inadmissible> {
         (one, other) => one.or(other),
     };
     let machines = problem.fastest(limit);
-    let Some(needed) = problem.slots_flat_out(problem.work, 0, limit) else {
+    let rate = problem.throughput.at(machines);
+    if machines == 0 || rate <= 0.0 {
         return Err(Inadmissible::NoMachine { most: problem.most });
-    };
-    if needed > problem.soft_deadline {
-        let rate = problem.throughput.at(machines);
-        let full = f64::from(problem.soft_deadline - 1) + problem.share(0, machines);
-        return Err(Inadmissible::TooSoon {
-            slots: problem.soft_deadline,
-            needed,
-            machines,
-            work: full * rate,
-        });
+    }
+    let slots = problem.soft_deadline;
+    let work = (f64::from(slots - 1) + problem.share(0, machines)) * rate;
+    match problem.slots_flat_out(problem.work, 0, limit) {
+        None => {
+            return Err(Inadmissible::TooMuch {
+                slots,
+                machines,
+                asked: problem.work,
+                work,
+            });
+        }
+        Some(needed) if needed > slots => {
+            return Err(Inadmissible::TooSoon {
+                slots,
+                needed,
+                machines,
+                work,
+            });
+        }
+        Some(_) => {}
     }
     let floor = floor(problem, &ground.offer);
     match ground.budget {
@@ -190,6 +235,17 @@ mod tests {
         let mut less = soon;
         less.work = work;
         assert_eq!(admit(&less, &ground()), Ok(()));
+
+        // Machines are there, but no plan is made for so long.
+        let mut endless = job.clone();
+        endless.work = 1e300;
+        let refused = admit(&endless, &ground()).expect_err("it is too much");
+        let Inadmissible::TooMuch { work, .. } = refused else {
+            panic!("{refused}");
+        };
+        assert!(refused.to_string().contains("12 machines"), "{refused}");
+        endless.work = work;
+        assert_eq!(admit(&endless, &ground()), Ok(()));
 
         let mut capped = ground();
         capped.budget = Some(MicroUsd(10_000_000));

@@ -38,7 +38,7 @@
 //! - BR-8: while the coordinator is not heard nothing is decided: what jobs want is not known.
 //! - BR-9: machines are where all jobs at work may be (`places`).
 //! - BR-10: a job with a deadline whose steps are not known yet finds the fewest machines: it is admitted, and its steps are told, only
-//!   where some serve.
+//!   where some serve. BR-11: spot of a pool that took too many machines is left alone for a while (`places`).
 
 mod choosing;
 mod decide;

@@ -14,6 +14,9 @@ use crate::problem::decision::Reason;
 use crate::problem::episode::{Course, Outcome, filled, play};
 use crate::utility::value;
 
+/// Most memory of one search, bytes: a machine for work has more, and a job of days on a hundred machines takes less.
+pub const MOST_BYTES: u64 = 2 << 30;
+
 /// The optimum of one episode.
 #[derive(Clone, Debug)]
 pub struct Oracle {
@@ -23,9 +26,21 @@ pub struct Oracle {
     pub bound: f64,
 }
 
+/// Bytes that [`solve`] takes on a grid with cells of `cell` work: who calls it sees to it that they are at most [`MOST_BYTES`].
+#[must_use]
+pub fn bytes(problem: &Problem, cell: f64) -> u64 {
+    let layers = u64::from(problem.hard_deadline).saturating_add(1);
+    let actions = u64::from(problem.most.saturating_sub(problem.fewest)).saturating_add(2);
+    // A number that is none, or too large for one, is the largest.
+    let cells = (problem.work / cell).ceil().max(1.0) as u64;
+    let numbers = layers.saturating_mul(actions);
+    let numbers = numbers.saturating_mul(cells.saturating_add(1));
+    numbers.saturating_mul(size_of::<f64>() as u64)
+}
+
 /// Finds the optimum on a grid with cells of `cell` work.
 ///
-/// Takes `hard_deadline * actions * work / cell` steps, twice, and as many numbers of 8 bytes once.
+/// Takes `hard_deadline * actions * work / cell` steps, twice, and as many numbers of 8 bytes once: [`bytes`] says how much.
 #[must_use]
 pub fn solve(problem: &Problem, course: &Course<'_>, cell: f64) -> Oracle {
     let offers: Vec<_> = (0..problem.hard_deadline)

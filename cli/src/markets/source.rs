@@ -111,11 +111,25 @@ fn priced(args: &MarketTraceArgs) -> Result<Option<Observed>, Failure> {
     Ok(Some(prices))
 }
 
-/// The middle of prices that were in force.
+/// The middle of prices by the time that they were in force, as the one that is shown of equal slots is: a price that changes to and
+/// fro for minutes weighs no more than those minutes.
 fn median(steps: &Steps<MicroUsd>) -> MicroUsd {
-    let mut values: Vec<MicroUsd> = steps.changes().iter().map(|(_, price)| *price).collect();
-    values.sort_unstable();
-    values[values.len() / 2]
+    let changes = steps.changes();
+    let ends = changes.iter().skip(1).map(|(at, _)| *at);
+    let spans = changes.iter().zip(ends.chain([steps.end()]));
+    let mut lasted: Vec<(MicroUsd, u128)> = spans
+        .map(|((at, price), end)| (*price, u128::from(end.since(*at).0)))
+        .collect();
+    lasted.sort_unstable();
+    let whole: u128 = lasted.iter().map(|(_, time)| time).sum();
+    let mut passed = 0;
+    let middle = lasted.iter().find(|(_, time)| {
+        passed += time;
+        2 * passed > whole
+    });
+    // What was seen for one instant lasted for none.
+    let middle = middle.or_else(|| lasted.last());
+    middle.map_or(MicroUsd(0), |(price, _)| *price)
 }
 
 /// Dollars as an argument gives them.
@@ -236,4 +250,26 @@ fn on_demand(
             MicroUsd(1_000_000)
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(prices: &[(u64, u64)], end: u64) -> Steps<MicroUsd> {
+        let prices = prices
+            .iter()
+            .map(|(at, price)| (Micros(*at), MicroUsd(*price)));
+        Steps::new(prices.collect(), Micros(end)).expect("there are prices")
+    }
+
+    #[test]
+    fn the_median_of_prices_is_by_time_and_not_by_changes() {
+        let hours_and_a_minute = [(0, 500), (600, 1_000), (601, 2_000), (602, 3_000)];
+        assert_eq!(median(&steps(&hours_and_a_minute, 603)), MicroUsd(500));
+        assert_eq!(median(&steps(&[(0, 500), (10, 700)], 30)), MicroUsd(700));
+        // As of slots, of two that lasted as long it is the dearer.
+        assert_eq!(median(&steps(&[(0, 500), (10, 700)], 20)), MicroUsd(700));
+        assert_eq!(median(&steps(&[(7, 500)], 7)), MicroUsd(500));
+    }
 }

@@ -6,6 +6,7 @@ use shared::units::MicroUsd;
 use super::Case;
 use crate::admission::{Ground, Inadmissible, admit};
 use crate::market::Market;
+use crate::oracle;
 use crate::policy::Safety;
 use crate::problem::offer::{Offer, slot_price};
 use crate::problem::throughput::Throughput;
@@ -103,7 +104,7 @@ pub const fn day(market: &Market) -> u32 {
 /// is shorter; there is no start where the market ends before the job may. `cell` is the work of a cell of the oracle's grid.
 ///
 /// # Errors
-/// As [`Shape::problem`].
+/// As [`Shape::problem`], and when the best of it would take more memory than [`oracle::MOST_BYTES`].
 pub fn case(
     name: String,
     market: Market,
@@ -112,6 +113,17 @@ pub fn case(
     safety: Safety,
 ) -> Result<Case, Inadmissible> {
     let problem = shape.problem(&market)?;
+    // At most 6,000 cells: the oracle's gap is printed.
+    let cell = 0.05f64.max(problem.work / 6000.0);
+    let bytes = oracle::bytes(&problem, cell);
+    if bytes > oracle::MOST_BYTES {
+        return Err(Inadmissible::TooVast {
+            slots: problem.hard_deadline,
+            fewest: problem.fewest,
+            most: problem.most,
+            bytes,
+        });
+    }
     let day = day(&market) as usize;
     let first = (DAYS_BEFORE * day.max(12)).min(market.slots.len() / 3);
     // None where the market is shorter than the job.
@@ -121,8 +133,7 @@ pub fn case(
         name,
         starts: (first..last).step_by(step.max(1)).collect(),
         rehearsals: (day.min(rehearsed)..rehearsed).step_by(4).collect(),
-        // At most 6,000 cells: the oracle's gap is printed.
-        cell: 0.05f64.max(problem.work / 6000.0),
+        cell,
         library: Library::new(),
         market,
         problem,
@@ -167,6 +178,22 @@ mod tests {
             let case = case("t".into(), market, &shape(), 8, Safety::default()).unwrap();
             assert_eq!(case.starts.len(), starts, "{slots}");
         }
+    }
+
+    #[test]
+    fn a_job_whose_best_would_take_too_much_memory_is_refused() {
+        let market = market(&[(0.25, 4); 50], 1.0);
+        let mut vast = shape();
+        (vast.soft_deadline, vast.most) = (3_000, 100);
+        let refused = case("t".into(), market.clone(), &vast, 8, Safety::default());
+        // 4,501 layers of 101 numbers of machines and 6,001 cells.
+        let told = refused.expect_err("it is too vast").to_string();
+        assert!(
+            told.contains("20813 MiB of memory, the limit is 2048 MiB"),
+            "{told}"
+        );
+        vast.soft_deadline = 200;
+        assert!(case("t".into(), market, &vast, 8, Safety::default()).is_ok());
     }
 
     #[test]

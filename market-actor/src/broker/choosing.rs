@@ -40,20 +40,20 @@ impl Broker {
     }
 
     /// Begins a stretch where there is work and an offer, whichever of them was heard of first; ends one without work, and one that
-    /// is over and of which no work is left.
+    /// is over and of which no work is left. What the budget paused is still under way: who resumes it is told of that.
     pub(super) fn stretch_along(&mut self, effects: &mut Vec<Effect>) {
         let open = self.jobs.iter().any(|job| !job.ended);
         if !self.heard || self.history.is_empty() {
             return;
         }
-        let (number, whole) = (self.history.number(), self.whole());
+        let (number, whole, halted) = (self.history.number(), self.whole(), self.halts.all);
         let live = || {
             self.jobs
                 .iter()
                 .filter(|job| job.is_live())
                 .map(|job| job.id)
         };
-        let over = |own: &mut Stretch| !open || own.is_outlived(number, whole, live());
+        let over = |own: &mut Stretch| !open || !halted && own.is_outlived(number, whole, live());
         if let Some(over) = self.stretch.take_if(over) {
             self.learn(&over, effects);
             self.lift();
@@ -75,6 +75,7 @@ impl Broker {
             chosen,
             memory: Memory::since(self.history.number()),
             losses: vec![0],
+            taken: Vec::new(),
             waited: 0,
             target: Held::default(),
             work: 0.0,

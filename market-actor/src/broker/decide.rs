@@ -34,9 +34,14 @@ impl Broker {
         let live: BTreeSet<JobId> = live.map(|job| job.id).collect();
         self.late.retain(|id| live.contains(id));
         self.told_late.retain(|id| live.contains(id));
-        let losses = self.stretch.as_ref().map_or(&[][..], |own| &own.losses);
         // Before all that decides, also where no policy is asked.
-        let offer = rules.less(self.offer(&rules, now), losses, self.terms.slot);
+        self.leave(&rules);
+        let rules = Rules {
+            // That is done with, pool by pool: a policy sees all of them as one.
+            leave: None,
+            ..rules
+        };
+        let offer = rules.less(self.offer(&rules, now), &[], self.terms.slot);
         match self.wondering(&rules, &offer, now, effects) {
             Err(unasked) => {
                 // What is still being thought of is of work that is not there any more, or cannot be planned.

@@ -125,14 +125,14 @@ impl Broker {
         let leaving: Vec<Want> = standing.map(|held| held.want.clone()).collect();
         for want in leaving {
             self.avoid(&want, now);
-            let token = want.token;
+            let token = want.token.clone();
             say(
                 effects,
                 false,
                 format!("{token} leaves: another takes its place"),
             );
             self.emptying.begin(token, None, now);
-            self.taken(Some(want.kind));
+            self.taken(Some(&want));
         }
     }
 

@@ -25,7 +25,8 @@ impl Broker {
         wanted && over && !self.halts.all
     }
 
-    /// What of the target the cluster's budget pays.
+    /// What of the target the cluster's budget pays: what is left of the slot, and the grace after it, in which machines are emptied
+    /// when the next slot is not paid.
     pub(super) fn afford(&mut self, target: Held, now: Now, effects: &mut Vec<Effect>) -> Held {
         let Some(budget) = self.terms.budget else {
             self.lift();
@@ -39,7 +40,8 @@ impl Broker {
         if target == Held::default() {
             return target;
         }
-        let next = self.cost(target, self.history.left(), now);
+        let time = self.history.left().plus(self.terms.grace);
+        let next = self.cost(target, time, now);
         let (left, next) = match budget.verdict(self.spent(), next) {
             Verdict::Within { .. } => return target,
             Verdict::NearCap { left } => {
@@ -49,7 +51,8 @@ impl Broker {
             }
             Verdict::Pause { left, next } => (left, next),
         };
-        self.halt(target, (left, next), "what is left of the slot", effects);
+        let purpose = "what is left of the slot, and emptying machines after it,";
+        self.halt(target, (left, next), purpose, effects);
         Held::default()
     }
 
@@ -80,10 +83,11 @@ impl Broker {
         }
     }
 
-    /// Whether the budget pays a whole slot of what it did not pay: prices have fallen.
+    /// Whether the budget pays a whole slot of what it did not pay, and emptying it after that: prices have fallen.
     fn fits_again(&self, budget: Budget, now: Now) -> bool {
         self.halts.of.is_none_or(|halt| {
-            let whole = self.cost(halt.target, self.terms.slot, now);
+            let whole = self.terms.slot.plus(self.terms.grace);
+            let whole = self.cost(halt.target, whole, now);
             !matches!(budget.verdict(self.spent(), whole), Verdict::Pause { .. })
         })
     }

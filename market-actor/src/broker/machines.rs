@@ -36,7 +36,7 @@ impl Broker {
                         .held()
                         .get(&token)
                         .map(|held| held.want.clone());
-                    self.taken(want.as_ref().map(|want| want.kind));
+                    self.taken(want.as_ref());
                     if let Some(want) = want {
                         self.avoid(&want, now);
                     }
@@ -64,13 +64,12 @@ impl Broker {
                     say(effects, false, format!("{token} is gone: {cause}"));
                     // One that runs on without its node is held still.
                     let held = self.custody.held().get(&token);
-                    let kind = taken.as_ref().or_else(|| held.map(|held| &held.want));
-                    let kind = kind.map(|want| want.kind);
+                    let lost = taken.clone().or_else(|| held.map(|held| held.want.clone()));
                     if let Some(want) = taken {
                         self.avoid(&want, now);
                     }
                     if served && !self.emptying.contains(&token) {
-                        self.taken(kind);
+                        self.taken(lost.as_ref());
                     }
                     self.emptying.end(&token);
                     self.changed();
@@ -108,9 +107,11 @@ impl Broker {
     }
 
     /// A machine is taken: the stretch hears of the loss of one on spot.
-    pub(super) fn taken(&mut self, kind: Option<Kind>) {
-        if let Some(stretch) = self.stretch.as_mut().filter(|_| kind == Some(Kind::Spot)) {
-            stretch.taken();
+    pub(super) fn taken(&mut self, want: Option<&Want>) {
+        let number = self.history.number();
+        let spot = want.filter(|want| want.kind == Kind::Spot);
+        if let (Some(stretch), Some(want)) = (&mut self.stretch, spot) {
+            stretch.taken(&want.pool, number);
         }
         self.changed();
     }

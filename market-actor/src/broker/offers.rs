@@ -75,8 +75,8 @@ impl Broker {
         price.unwrap_or(self.terms.on_demand_price)
     }
 
-    /// What can be had now: what was refused just now is not asked for again, and machines at risk are not counted on (BR-3). Of a pool
-    /// that took spot away just now no more is offered than stands there, where another comes first (BR-7): its price would be that of
+    /// What can be had now: what was refused just now is not asked for again, spot of a pool that is left alone is none (BR-11), and
+    /// machines at risk are not counted on (BR-3). Of a pool that took spot away just now no more is offered than stands there, where another comes first (BR-7): its price would be that of
     /// machines that are not asked for. On demand the others cost no more, so all is offered.
     pub(super) fn offer(&self, rules: &Rules, now: Now) -> Offer {
         let held = self.standing();
@@ -87,6 +87,9 @@ impl Broker {
             self.is_refused(kind, pool, now) || behind && self.is_avoided(kind, pool, now)
         };
         let slot = self.joined(rules, |one, kind| {
+            if kind == Kind::Spot && self.is_left_alone(&one.pool) {
+                return Some(0);
+            }
             let own = self.standing_in(&one.pool);
             let (there, own) = match kind {
                 Kind::Spot => {
@@ -121,7 +124,8 @@ impl Broker {
                     there.is_none_or(|there| own.on_demand < there)
                 }
             };
-            let fits = kind == Kind::OnDemand || rules.allows_spot(self.spot_price(one));
+            let spot = rules.allows_spot(self.spot_price(one)) && !self.is_left_alone(&one.pool);
+            let fits = kind == Kind::OnDemand || spot;
             more && fits && rules.allows(&one.pool) && !self.is_refused(kind, &one.pool, now)
         };
         self.sightings.iter().filter(free).collect()
@@ -159,7 +163,7 @@ impl Broker {
         until.is_some_and(|until| now.steady < *until)
     }
 
-    /// Machines that count, by kind: where they may be (BR-9).
+    /// Machines that count, by kind: where they may be (BR-9, BR-11).
     pub(super) fn standing(&self) -> Held {
         self.counted_by(|_| true)
     }
@@ -173,7 +177,7 @@ impl Broker {
         let mut held = Held::default();
         for one in self.custody.standing() {
             let pool = &one.want.pool;
-            if self.emptying.contains(&one.want.token) || !of(pool) || !self.is_allowed(pool) {
+            if self.emptying.contains(&one.want.token) || !of(pool) || !self.counts(&one.want) {
                 continue;
             }
             match one.want.kind {
@@ -236,7 +240,7 @@ impl Broker {
 
     /// The same of a time in which nobody watched: what was to be held then is believed to have worked.
     pub(super) fn pay_unwatched(&mut self, time: Micros) {
-        let wanted = self.stretch.is_some();
+        let wanted = self.target().count() > 0;
         self.pay_where(time, |own, held| {
             let stays = matches!(held.stage, Stage::Booting { .. });
             wanted && stays && !own.emptying.contains(&held.want.token)
@@ -269,7 +273,7 @@ impl Broker {
         let of = |kind: Kind, count: u32, usual: MicroUsd| {
             let standing = self.custody.standing().filter(|one| {
                 let counts = !self.emptying.contains(&one.want.token);
-                one.want.kind == kind && counts && self.is_allowed(&one.want.pool)
+                one.want.kind == kind && counts && self.counts(&one.want)
             });
             let prices = standing.map(|one| self.price_of(&one.want.pool, kind));
             let mut prices: Vec<MicroUsd> = prices.collect();

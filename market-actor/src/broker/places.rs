@@ -3,6 +3,8 @@
 //! - BR-9: no machine is counted on where not all tenants and jobs at work may be: others are asked for in its place, and it is given
 //!   up when as many serve. A job that leaves no pool beside what those before it allow is paused, and that is said aloud; the
 //!   others go on. Who had a place keeps it; of the rest who was submitted first comes first.
+//! - BR-11: no machine of spot is counted on in a pool that took too many by the rules of tenants at work: until that is long enough
+//!   ago, what stands there counts as standing where it may not be, and nothing is asked for there. Other pools go on.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +14,7 @@ use super::told::{JobTold, Unasked};
 use super::{Broker, Effect, say};
 use crate::market::Pool;
 use crate::policy::tenant::Rules;
+use crate::provider::{Kind, Want};
 use crate::terms::Terms;
 
 /// Jobs or places that one message names at most.
@@ -28,6 +31,8 @@ pub(super) struct Places {
     apart: BTreeSet<JobId>,
     /// Those of which that was said.
     told: BTreeSet<JobId>,
+    /// Pools whose spot is left alone (BR-11).
+    left: BTreeSet<Pool>,
 }
 
 impl Places {
@@ -38,6 +43,7 @@ impl Places {
         let mut own = Self {
             rules: terms.rules_of([].into_iter()),
             told: self.told.clone(),
+            left: self.left.clone(),
             ..Self::default()
         };
         let mut all = own.rules.clone();
@@ -85,6 +91,26 @@ impl Broker {
     /// Whether machines of a pool are where they may be (BR-9).
     pub(super) fn is_allowed(&self, pool: &Pool) -> bool {
         self.places.rules.allows(pool)
+    }
+
+    /// Whether a machine counts: it is where it may be, and its pool is not left alone (BR-9, BR-11).
+    pub(super) fn counts(&self, want: &Want) -> bool {
+        let left = want.kind == Kind::Spot && self.is_left_alone(&want.pool);
+        self.is_allowed(&want.pool) && !left
+    }
+
+    /// Whether spot of a pool is left alone (BR-11).
+    pub(super) fn is_left_alone(&self, pool: &Pool) -> bool {
+        self.places.left.contains(pool)
+    }
+
+    /// Finds the pools whose spot is left alone in this slot.
+    pub(super) fn leave(&mut self, rules: &Rules) {
+        let (number, length) = (self.history.number(), self.terms.slot);
+        let losses = self.stretch.iter();
+        let losses = losses.flat_map(|own| own.losses_by_pool(number));
+        let left = losses.filter(|(_, losses)| rules.leaves(losses, length));
+        self.places.left = left.map(|(pool, _)| pool.clone()).collect();
     }
 
     /// Jobs or pools are others than before.

@@ -46,15 +46,16 @@ impl Broker {
         Some(Want { token, pool, kind })
     }
 
-    /// Lets go of machines of a kind beyond `wanted`, first those that are where they may not be (BR-9), then those that serve least:
-    /// not yet, or without a stage; while `all` others serve (BR-2). One without a stage serves as well: it takes the seat of who goes.
+    /// Lets go of machines of a kind beyond `wanted`, first those that are where they may not be (BR-9, BR-11), then those that serve
+    /// least: not yet, or without a stage; while `all` others serve (BR-2). One without a stage serves as well: it takes the seat of who
+    /// goes.
     fn give_up(&mut self, kind: Kind, wanted: u32, all: u32, now: Now, effects: &mut Vec<Effect>) {
         let counted: Vec<&custody::Held> = self
             .custody
             .standing()
             .filter(|held| !self.emptying.contains(&held.want.token))
             .collect();
-        let allowed = |held: &custody::Held| self.is_allowed(&held.want.pool);
+        let allowed = |held: &custody::Held| self.counts(&held.want);
         let serves = |held: &&&custody::Held| held.serves() && allowed(held);
         let mut serving = counted.iter().filter(serves).count() as u32;
         let mut own: Vec<([bool; 3], Reverse<NodeName>, NodeName)> = counted

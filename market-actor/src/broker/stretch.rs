@@ -1,8 +1,9 @@
 //! A stretch of work: from the first job that wants machines until none is left; its deadline, its policy, what it remembers.
 //!
-//! A pause is no end: the deadline of work that is paused and resumed is that of its begin. A cluster that is never idle would be in
-//! its first stretch for ever, behind its deadline: once that is over, and none of the jobs of its begin is at work any more, what
-//! is left is work that came later, and begins a stretch of its own.
+//! A pause is no end: the deadline of work that is paused and resumed before it is that of its begin. A cluster that is never idle
+//! would be in its first stretch for ever, behind its deadline: once that is over, and none of the jobs of its begin is at work any
+//! more, what is left is work that came later, and begins a stretch of its own. While one of them is at work it is late work, which
+//! goes on as cheaply as it can: a new deadline would buy machines for it that its own did not pay.
 
 use serde::{Deserialize, Serialize};
 use shared::ids::JobId;
@@ -17,6 +18,18 @@ use crate::terms::Terms;
 
 /// Slots of losses that are remembered: rules look back that far.
 const MOST_LOSSES: usize = 4096;
+/// Pools whose losses are told apart; of more that which lost longest ago is forgotten.
+const MOST_POOLS: usize = 64;
+
+/// Spot machines of a pool that were taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Taken {
+    /// Which pool.
+    pub pool: Pool,
+    /// How many, by the number of the market's slot; the latest last.
+    pub slots: Vec<(u64, u32)>,
+}
 
 /// The work under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +50,9 @@ pub struct Stretch {
     pub memory: Memory,
     /// Spot machines lost, by slot; the last is the one under way.
     pub losses: Vec<u32>,
+    /// The same by pool, who lost last at the end; not kept by earlier versions.
+    #[serde(default)]
+    pub taken: Vec<Taken>,
     /// Slots in a row without spot.
     pub waited: u32,
     /// What is wanted.
@@ -66,16 +82,51 @@ impl Stretch {
         let number = number.max(slots);
         self.first = number - slots;
         self.losses = vec![0];
+        self.taken.clear();
         self.waited = 0;
         self.memory = Memory::since(self.first);
         number
     }
 
-    /// A spot machine was taken.
-    pub(super) fn taken(&mut self) {
+    /// A spot machine of a pool was taken in the slot of this number.
+    pub(super) fn taken(&mut self, pool: &Pool, number: u64) {
         if let Some(last) = self.losses.last_mut() {
             *last += 1;
         }
+        let known = self.taken.iter().position(|own| own.pool == *pool);
+        let mut own = match known {
+            Some(at) => self.taken.remove(at),
+            None => Taken {
+                pool: pool.clone(),
+                slots: Vec::new(),
+            },
+        };
+        match own.slots.last_mut() {
+            Some((slot, count)) if *slot == number => *count += 1,
+            _ => own.slots.push((number, 1)),
+        }
+        let oldest = number.saturating_sub(MOST_LOSSES as u64);
+        own.slots.retain(|(slot, _)| *slot >= oldest);
+        if self.taken.len() >= MOST_POOLS {
+            self.taken.remove(0);
+        }
+        self.taken.push(own);
+    }
+
+    /// Pools that lost machines, with how many of each slot, the one of this number last.
+    pub(super) fn losses_by_pool(&self, number: u64) -> impl Iterator<Item = (&Pool, Vec<u32>)> {
+        self.taken.iter().map(move |own| {
+            let mut losses = vec![0; self.losses.len()];
+            for (slot, count) in &own.slots {
+                let back = number.saturating_sub(*slot);
+                let at = usize::try_from(back).unwrap_or(usize::MAX);
+                let at = losses.len().checked_sub(at.saturating_add(1));
+                if let Some(lost) = at.and_then(|at| losses.get_mut(at)) {
+                    *lost += count;
+                }
+            }
+            (&own.pool, losses)
+        })
     }
 
     /// Whether its deadline, after so many slots, is over, and all live jobs, given by their ids, came after it began.

@@ -39,7 +39,7 @@ pub struct Rules {
     /// Slots in a row without spot after which the job does not wait but goes on demand.
     #[serde(default)]
     pub wait_at_most: Option<u32>,
-    /// When to leave spot alone.
+    /// When to leave spot of a pool alone.
     #[serde(default)]
     pub leave: Option<Leave>,
 }
@@ -47,7 +47,7 @@ pub struct Rules {
 /// When spot is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leave {
-    /// Events of loss within an hour that are too many; a loss of several machines at once is one.
+    /// Machines lost within an hour that are too many.
     pub losses: u32,
     /// Slots without spot from the last of them on.
     pub slots: u32,
@@ -117,7 +117,7 @@ impl Rules {
         let dear = self
             .max_spot_price
             .is_some_and(|limit| offer.spot_price > slot_price(limit, length).0 as f64);
-        if self.no_spot || dear || self.left(losses, length) {
+        if self.no_spot || dear || self.leaves(losses, length) {
             offer.spot_available = 0;
         }
         offer
@@ -158,8 +158,9 @@ impl Rules {
         filled(&situation.offer, count, reason)
     }
 
-    /// Whether spot machines were taken too often, not long ago.
-    fn left(&self, losses: &[u32], length: Micros) -> bool {
+    /// Whether a pool that lost so many machines by slot, the last under way, took too many not long ago.
+    #[must_use]
+    pub fn leaves(&self, losses: &[u32], length: Micros) -> bool {
         let Some(leave) = self.leave else {
             return false;
         };
@@ -330,8 +331,8 @@ mod tests {
             ..Rules::default()
         };
         let half = Micros(HOUR / 2);
-        assert!(!rules.left(&[0, 1, 1, 0], half));
-        assert!(rules.left(&[0, 2, 1, 0], half) && rules.left(&[3, 0, 0, 0], half));
-        assert!(!rules.left(&[3, 0, 0, 0, 0], half), "it is over");
+        assert!(!rules.leaves(&[0, 1, 1, 0], half));
+        assert!(rules.leaves(&[0, 2, 1, 0], half) && rules.leaves(&[3, 0, 0, 0], half));
+        assert!(!rules.leaves(&[3, 0, 0, 0, 0], half), "it is over");
     }
 }

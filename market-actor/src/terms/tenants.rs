@@ -6,7 +6,7 @@
 //! | `regions=A+B` | pools of these regions only |
 //! | `max-spot-cents=N` | no spot machine above so much for an hour |
 //! | `wait-slots=N` | after so many slots without spot it goes on demand |
-//! | `leave=L/N` | after L machines lost within an hour spot is left alone for N slots, in all pools that are used |
+//! | `leave=L/N` | after L machines lost within an hour a pool's spot is left alone for N slots |
 //!
 //! All live jobs share the machines, so what holds is what all their tenants allow: the strictest of each.
 

@@ -3,6 +3,7 @@
 use super::super::told::Decided;
 use super::super::*;
 use super::world::*;
+use crate::policy::tenant::{Leave, Rules};
 use crate::provider::{Certainty, Machine, MachineState, Signal, Want};
 
 /// A broker that holds one machine, in pools that refuse nothing.
@@ -19,8 +20,12 @@ struct Pools {
 impl Pools {
     /// Pools with a machine each, of these names and prices; the cheapest serves.
     fn new(pools: &[(&str, u64)]) -> Self {
+        Self::under(terms(), pools)
+    }
+
+    fn under(terms: Terms, pools: &[(&str, u64)]) -> Self {
         let mut own = Self {
-            broker: Broker::resumed(start(terms(), &[], None), Now::both(Micros(0))),
+            broker: Broker::resumed(start(terms, &[], None), Now::both(Micros(0))),
             now: 0,
             asked: Vec::new(),
             shown: pools
@@ -203,6 +208,59 @@ fn br_7_what_is_offered_and_what_budgets_reckon_with_is_what_would_be_asked_for(
     // Both took one: the cheapest again.
     assert_eq!(pools.zones(), ["a", "b", "a"]);
     assert_eq!((offered(&pools), cost(&pools)), (200, MicroUsd(200_000)));
+}
+
+/// A pool that took a machine is left alone for three slots.
+fn shy() -> Terms {
+    let rules = Rules {
+        leave: Some(Leave {
+            losses: 1,
+            slots: 3,
+        }),
+        ..Rules::default()
+    };
+    Terms {
+        rules: BTreeMap::from([("*".to_owned(), rules)]),
+        ..terms()
+    }
+}
+
+#[test]
+fn br_11_spot_of_a_pool_that_took_too_many_is_left_alone_and_that_of_others_is_not() {
+    let mut pools = Pools::under(shy(), &THREE[..2]);
+    pools.vanish();
+    // Longer than it rests.
+    pools.pass(25);
+    pools.vanish();
+    pools.pass(240);
+    pools.vanish();
+    let kinds: Vec<Kind> = pools.asked.iter().map(|want| want.kind).collect();
+    // Both took one, and then that was long enough ago.
+    assert_eq!(pools.zones(), ["a", "b", "a", "a"]);
+    assert_eq!(kinds, [Kind::Spot, Kind::Spot, Kind::OnDemand, Kind::Spot]);
+}
+
+#[test]
+fn br_11_what_stands_in_a_pool_that_is_left_alone_goes_when_others_serve() {
+    let mut world = World::new(Terms { most: 2, ..shy() }, 2);
+    world.others = vec![sighting("y", 400_000, 4)];
+    world.pass(150);
+    let zones = |world: &World| {
+        let machines = world.machines.values();
+        let zones = machines.map(|want| (want.kind, want.pool.zone.clone()));
+        zones.collect::<Vec<_>>()
+    };
+    let spot = |zone: &str| (Kind::Spot, zone.to_owned());
+    assert_eq!(zones(&world), [spot("z"), spot("z")]);
+    let (id, _) = world.first(Kind::Spot);
+    world.signal(&id, Certainty::Notice);
+    world.pass(30);
+    assert_eq!(zones(&world), [spot("y"), spot("y")]);
+    // A restart knows it.
+    world.restart(Terms { most: 2, ..shy() }, 1);
+    world.pass(10);
+    assert!(world.broker.is_left_alone(&world.broker.pool()));
+    assert_eq!(zones(&world), [spot("y"), spot("y")]);
 }
 
 #[test]
