@@ -21,7 +21,19 @@ pub(crate) fn until(
     after: EventNumber,
     mut done: impl FnMut() -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
-    match done() {
+    until_told(desk, after, |_| done())
+}
+
+/// As [`until`], where what happened counts: `done` is given each batch of events once, and none when it is asked first.
+///
+/// # Errors
+/// As [`until`].
+pub(crate) fn until_told(
+    desk: &Desk<'_>,
+    after: EventNumber,
+    mut done: impl FnMut(&[EventView]) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    match done(&[]) {
         Ok(true) => return Ok(()),
         Err(failure) if !is_lost(&failure) => return Err(failure),
         Ok(false) | Err(_) => {}
@@ -34,7 +46,7 @@ pub(crate) fn until(
             let message = "interrupted; the cluster goes on";
             return Err(Failure::new(Exit::Interrupted, message));
         }
-        match done() {
+        match done(batch) {
             Ok(true) => Ok(Flow::Enough),
             Err(failure) if !is_lost(&failure) => Err(failure),
             // A coordinator that is ending answers no more: the events say how it ended.

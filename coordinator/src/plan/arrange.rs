@@ -2,16 +2,16 @@
 //!
 //! For each number C of micro-batches tried: fuse, bucket, make the template, keep what takes the shortest step by itself. C
 //! goes by powers of two from about the number of stages, up and then down while that helps: more micro-batches fill the
-//! pipeline and take less memory, fewer fill the device. Of what comes out with each level on and off that is taken whose
-//! steady round is the shortest ([`rounds`]): rounds are what the engine runs and what jobs see.
+//! pipeline and take less memory, fewer fill the device. What comes out with each level on and off is compared by its steady
+//! round ([`rounds`]): rounds are what the engine runs and what jobs see.
 //!
 //! A bucket runs its hybrid tasks inside one clock. On a stage it takes what they take together, less what sharing
 //! adapter kernels saves where the rules allow it; what its transfers leave exposed is what the subgraph order leaves.
 //!
 //! **Never worse than an ablation.** Each level is found by a search that ends early and goes by the step by itself, so with a
-//! level on a round can come out longer than with it off. [`weigh`] therefore tries the answers with levels off too and keeps
-//! the shortest: without fuse, without order, without both; and the hybrid tasks and the order that padding leads to, timed
-//! without the padding. These are what `explain` shows as the gain of each level.
+//! level on a round can come out longer than with it off. [`weigh`] therefore tries the answers with levels off too, and takes
+//! the shortest where it gains more than predictions err by ([`ABOUT`]): without fuse, without order, without both; and the
+//! hybrid tasks and the order that padding leads to, timed without the padding. These are what `explain` shows as the gain of each level.
 
 mod clock;
 pub mod rounds;
@@ -29,6 +29,9 @@ use crate::plan::estimate::{is_tried, most_micro_batches};
 
 /// Steps of a template above which buckets are compared by the closed form.
 const STEPS: usize = 1 << 16;
+/// A level that is on is left out only where that makes a round shorter by more than this part of it: predictions err by as much,
+/// and what fewer and larger passes save between stages is not in them.
+const ABOUT: u64 = 32;
 /// Jobs above which a level is switched off with the number of micro-batches kept.
 const REPLANNED: usize = 64;
 
@@ -146,8 +149,7 @@ pub fn weigh(pipeline: &Pipeline<'_>, tasks: &[&Task], options: &Options) -> Opt
         .each_ref()
         .map(|found| found.as_ref().map(|found| found.round));
     let [_, unfused, unordered, neither, _] = rounds;
-    let plan = found.into_iter().flatten();
-    let plan = plan.min_by_key(|found| (found.round, found.step()))?;
+    let plan = preferred(found.into_iter().flatten())?;
     let least = |one: Option<u64>| match (one, neither) {
         (Some(one), Some(both)) => Some(one.min(both)),
         (one, both) => one.or(both),
@@ -213,7 +215,18 @@ pub fn with_each(
         rounds::deal(pipeline, tasks, &mut found, options.order);
         Some(found)
     });
-    each.min_by_key(|found| (found.round, found.step()))
+    preferred(each)
+}
+
+/// The first, unless another's round is shorter by more than [`ABOUT`]; of those the shortest.
+fn preferred(found: impl Iterator<Item = Arrangement>) -> Option<Arrangement> {
+    let mut found = found;
+    let first = found.next()?;
+    let best = found.min_by_key(|found| (found.round, found.step()));
+    Some(match best {
+        Some(best) if best.round.saturating_add(best.round / ABOUT) < first.round => best,
+        _ => first,
+    })
 }
 
 fn leveled(scenes: &Scenes<'_>, options: &Options, levels: Levels) -> Option<Arrangement> {

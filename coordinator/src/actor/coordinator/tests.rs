@@ -164,3 +164,32 @@ fn events_that_only_the_journal_has_come_first_and_then_the_end() {
         assert_eq!(numbers, (1..=most).collect::<Vec<_>>());
     });
 }
+
+/// A reader that waits has room for what only the journal has, and for nothing behind it.
+#[test]
+fn a_slow_reader_of_the_past_is_told_its_end_once_it_reads_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(folder.path());
+    System::new().block_on(async {
+        let actor = start(settings);
+        for number in 0..9 {
+            submit(&actor, &format!("a{number}")).await;
+        }
+        let (_, mut inbox) = ask(&actor, events(false), 2).await;
+        while inbox.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        // What is in memory would find no room now: it takes two places more.
+        for _ in 0..99 {
+            actor.send(Followers).await.unwrap();
+        }
+        let mut last = None;
+        while let Some(told) = inbox.recv().await {
+            last = Some(told);
+        }
+        let Some(ToClient::Reply(reply, true)) = last else {
+            panic!("{last:?}")
+        };
+        assert_eq!(*reply, Reply::Done);
+    });
+}

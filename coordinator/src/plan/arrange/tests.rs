@@ -32,7 +32,7 @@ fn holds(weighed: &Weighed) -> Result<(), String> {
         ("order", without.order),
         ("align", without.align),
     ] {
-        if off.is_some_and(|off| off < round) {
+        if off.is_some_and(|off| off + off / ABOUT < round) {
             return Err(format!("{round} ns, without {level} {off:?}"));
         }
     }

@@ -20,9 +20,9 @@ fn jobs_of_one_backbone_share_it_and_the_levels_are_told() {
     let (plan, why) = solved(&problem);
     assert_eq!(plan.replicas[&0].jobs.len(), 8);
     let said = &why.replicas[&0];
-    // No level makes a round longer.
+    // No level makes a round longer by more than predictions err by.
     for off in [said.without_fuse, said.without_order, said.without_align] {
-        assert!(off.is_none_or(|off| off >= said.round), "{}", why.text());
+        assert!(off.is_none_or(|off| off.0 + off.0 / 32 >= said.round.0), "{}", why.text());
     }
     assert_eq!(said.waste.here, 0);
     let text = why.text();
