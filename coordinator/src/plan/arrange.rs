@@ -10,7 +10,7 @@
 //!
 //! **Never worse than an ablation.** Each level is found by a search that ends early and goes by the step by itself, so with a
 //! level on a round can come out longer than with it off. [`weigh`] therefore tries the answers with levels off too, and takes
-//! the shortest where it gains more than predictions err by ([`ABOUT`]): without fuse, without order, without both; and the
+//! the shortest where it gains more than predictions err by (`ABOUT`): without fuse, without order, without both; and the
 //! hybrid tasks and the order that padding leads to, timed without the padding. These are what `explain` shows as the gain of each level.
 
 mod clock;

@@ -22,7 +22,11 @@ fn jobs_of_one_backbone_share_it_and_the_levels_are_told() {
     let said = &why.replicas[&0];
     // No level makes a round longer by more than predictions err by.
     for off in [said.without_fuse, said.without_order, said.without_align] {
-        assert!(off.is_none_or(|off| off.0 + off.0 / 32 >= said.round.0), "{}", why.text());
+        assert!(
+            off.is_none_or(|off| off.0 + off.0 / 32 >= said.round.0),
+            "{}",
+            why.text()
+        );
     }
     assert_eq!(said.waste.here, 0);
     let text = why.text();
