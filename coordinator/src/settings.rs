@@ -77,7 +77,7 @@ pub struct Limits {
     pub ended_jobs_kept: usize,
     /// Nodes that are gone, the newest: the others are as if they never came.
     pub gone_nodes_kept: usize,
-    /// Events kept in memory; the journal has all.
+    /// Events kept in memory; the journal has more.
     pub events_kept: usize,
     /// Events in one answer.
     pub events_answered: usize,
